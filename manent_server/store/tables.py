@@ -310,7 +310,10 @@ def _work(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
     ]
     logs = [
         sa.Column("deploy", sa.Text, deploy(), primary_key=True),
+        # One row holds consecutive lines of one stream: `sequence` is the first one's number.
         sa.Column("sequence", Big, primary_key=True, autoincrement=False),
+        sa.Column("lines", sa.Integer, nullable=False),
+        sa.Column("size", sa.Integer, nullable=False),
         _at("at", null=False),
         _text("step", null=True),
         sa.Column("attempt", sa.Integer, nullable=True),
