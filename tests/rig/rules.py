@@ -1,0 +1,107 @@
+"""Rules of a run, as a pytest plugin.
+
+`--gate` is for the gate: there a skipped (or expected to fail) test is a failure unless its
+reason is one of `ALLOWED`, and the unit tests have a budget. Tests that measure time keep to
+one pytest-xdist worker in any run.
+"""
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+# Reasons a test may be skipped for in the gate: what cannot be had on every machine. Each is a
+# regular expression for the whole reason.
+ALLOWED: tuple[str, ...] = (r"no Python 3\.13 here: .*",)
+UNIT_BUDGET = 10.0
+
+_Report = pytest.TestReport | pytest.CollectReport
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the gate's option."""
+    parser.addoption("--gate", action="store_true", help="skips fail; unit tests have a budget")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the unit tests' time where the whole run is seen."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(UnitClock(), "manent-unit-clock")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that measure time one group."""
+    for item in items:
+        if item.get_closest_marker("timed"):
+            item.add_marker(pytest.mark.xdist_group("timed"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Look at the report of each test."""
+    report = yield
+    _refuse_skip(report, item.config)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Look at the report of each module, which may skip itself."""
+    report = yield
+    _refuse_skip(report, collector.config)
+    return report
+
+
+class UnitClock:
+    """Adds up what the unit tests take and fails a gate run that is over the budget."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count setup, call and teardown."""
+        if Path(report.nodeid).is_relative_to("tests/unit"):
+            self._seconds += report.duration
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run, whatever its tests say."""
+        if self._is_over(session.config) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        """Say so."""
+        if self._is_over(config):
+            terminalreporter.section("Unit tests are too slow", red=True)
+            terminalreporter.line(f"{self._seconds:.1f} s in all, {UNIT_BUDGET:.0f} s allowed")
+
+    def _is_over(self, config: pytest.Config) -> bool:
+        return bool(config.getoption("--gate")) and self._seconds > UNIT_BUDGET
+
+
+def is_allowed(reason: str) -> bool:
+    """Whether a test may be skipped for this reason in the gate."""
+    return any(re.fullmatch(pattern, reason) for pattern in ALLOWED)
+
+
+def _refuse_skip(report: _Report, config: pytest.Config) -> None:
+    if not report.skipped or not config.getoption("--gate"):
+        return
+    reason = _reason(report)
+    if not is_allowed(reason):
+        report.outcome = "failed"
+        report.longrepr = f"skipped for a reason that is not allowed: {reason}"
+        vars(report).pop("wasxfail", None)
+
+
+def _reason(report: _Report) -> str:
+    if hasattr(report, "wasxfail"):
+        return f"expected to fail: {report.wasxfail}"
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
