@@ -1,0 +1,123 @@
+"""When a transaction is worth another try, and how long to wait before it."""
+
+import logging
+import random
+import sqlite3
+import threading
+import time
+from datetime import timedelta
+from typing import Final
+
+import sqlalchemy as sa
+
+_log = logging.getLogger(__name__)
+
+FIRST_PAUSE: Final = timedelta(milliseconds=50)
+LONGEST_PAUSE: Final = timedelta(seconds=1)
+
+# Classes of SQLSTATE: connection, resources, operator, system.
+_OUTAGE_CLASSES: Final = ("08", "53", "57", "58")
+_OUTAGE: Final = {"25006", "25P03", "40003"}
+_CONTENTION: Final = {"40001", "40P01", "55P03", "57014"}
+_SQLITE_CONTENTION: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_SQLITE_OUTAGE: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+
+_random = random.SystemRandom()
+
+
+def is_contention(error: BaseException) -> bool:
+    """True if the transaction only lost to others: deadlock, lock, time limit, full pool."""
+    if isinstance(error, sa.exc.TimeoutError):
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    return _sqlstate(error) in _CONTENTION or _sqlite_code(error) in _SQLITE_CONTENTION
+
+
+def is_outage(error: BaseException) -> bool:
+    """True if the database was not there, went away, or did not say how COMMIT ended."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    if error.connection_invalidated or _sqlite_code(error) in _SQLITE_OUTAGE:
+        return True
+    state = _sqlstate(error)
+    if state is None:
+        # psycopg reports a connection that could not be made without a code.
+        return isinstance(error, sa.exc.OperationalError) and _sqlite_code(error) is None
+    return state in _OUTAGE or (state[:2] in _OUTAGE_CLASSES and state not in _CONTENTION)
+
+
+def is_transient(error: BaseException) -> bool:
+    """True if the same transaction may succeed when it is run again.
+
+    Code that swallows errors under a savepoint must let these through.
+    """
+    return is_contention(error) or is_outage(error)
+
+
+def _sqlstate(error: sa.exc.DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None)
+
+
+def _sqlite_code(error: sa.exc.DBAPIError) -> int | None:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+class Backoff:
+    """Pauses of one repeated transaction: 50 ms, doubled up to 1 s, spread at random."""
+
+    def __init__(self, patience: timedelta | None) -> None:
+        self._began = time.monotonic()
+        self._patience = patience
+        self._pause = FIRST_PAUSE
+
+    @property
+    def is_over(self) -> bool:
+        """True once the patience is used up."""
+        if self._patience is None:
+            return False
+        return time.monotonic() - self._began >= self._patience.total_seconds()
+
+    def wait(self) -> None:
+        """Sleep for the next pause, never past the end of the patience."""
+        pause = self._pause.total_seconds() * _random.uniform(0.5, 1.0)
+        if self._patience is not None:
+            left = self._patience.total_seconds() - (time.monotonic() - self._began)
+            pause = max(0.0, min(pause, left))
+        time.sleep(pause)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+
+class Outages:
+    """Says once that the database is away and once that it is back, for all threads."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._since: float | None = None
+
+    def began(self, error: BaseException) -> None:
+        """A transaction met an outage."""
+        with self._lock:
+            if self._since is not None:
+                return
+            self._since = time.monotonic()
+        _log.warning(
+            "%s does not answer, repeating until it does: %s", self._database, _cause(error)
+        )
+
+    def ended(self) -> None:
+        """A transaction was answered."""
+        if self._since is None:  # the usual case takes no lock
+            return
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            _log.warning("%s answers again after %.1f s", self._database, time.monotonic() - since)
+
+
+def _cause(error: BaseException) -> str:
+    """The driver's own words in one line, without statement and parameters."""
+    original = getattr(error, "orig", None) or error
+    return " ".join(str(original).split())

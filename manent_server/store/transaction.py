@@ -1,0 +1,145 @@
+"""Transactions: the only way to the tables.
+
+`read` and `write` run once. `repeat` runs a piece of work until the database has answered,
+so the work must be idempotent: ids are made outside of it, and finding that it happened
+already is a success.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from manent_server.domain.errors import Unavailable
+from manent_server.store import tables
+from manent_server.store.engine import WRITES, Engines
+from manent_server.store.repeat import Backoff, Outages, is_contention, is_outage, is_transient
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REQUEST_PATIENCE: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One open transaction. Opaque outside the rooms that speak SQL."""
+
+    connection: sa.Connection
+    tables: tables.Tables
+    dialect: str
+
+    def now(self) -> datetime:
+        """The database's clock at this moment, in UTC."""
+        if self.dialect == "sqlite":
+            text: str = self.connection.exec_driver_sql(
+                "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"
+            ).scalar_one()
+            return datetime.fromisoformat(text)
+        now: datetime = self.connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
+        return now.astimezone(UTC)
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """A part that can fail alone: left by an exception, only its writes are undone."""
+        return self.connection.begin_nested()
+
+
+def _never() -> bool:
+    return False
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("the database does not answer", next="Try again in a moment.")
+
+
+class Store:
+    """The tables of one database, by transactions."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._tables = tables.build(engines.dialect)
+        self._dialect = engines.dialect
+        self._writer = engines.ours.execution_options(**{WRITES: True})
+        self._reader = engines.ours
+        if engines.dialect == "postgresql":
+            # Each statement stands alone: no lock, no snapshot and no idle transaction.
+            self._reader = engines.ours.execution_options(isolation_level="AUTOCOMMIT")
+        self._outages = Outages(engines.url)
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """A transaction for reading; SQLite gives it one snapshot.
+
+        Raises:
+            Unavailable: The database does not answer.
+        """
+        try:
+            with self._reader.connect() as connection:
+                yield Transaction(connection, self._tables, self._dialect)
+        except sa.exc.SQLAlchemyError as error:
+            if is_transient(error):
+                raise _unavailable() from error
+            raise
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A transaction that commits at the end, or not at all.
+
+        On SQLite it holds the write lock from its first statement on: never open one
+        inside another.
+        """
+        with self._writer.begin() as connection:
+            yield Transaction(connection, self._tables, self._dialect)
+
+    def repeat(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        patience: timedelta | None = None,
+        stop: Callable[[], bool] = _never,
+    ) -> T:
+        """Run `work` in a writing transaction, again and again until it is answered.
+
+        Repeated after a lost deadlock, a lock or time limit, a lost connection and a COMMIT
+        whose answer was lost, so `work` may find its own writes.
+
+        Args:
+            work: Idempotent; every id it writes was made outside.
+            patience: How long; None is for ever.
+            stop: Asked before each further try.
+
+        Raises:
+            Unavailable: Patience is over, or `stop` said so; the last try may have
+                committed without an answer.
+        """
+        backoff = Backoff(patience)
+        while True:
+            try:
+                with self.write() as transaction:
+                    result = work(transaction)
+            except sa.exc.SQLAlchemyError as error:
+                self._wait_or_raise(error, backoff, stop)
+            else:
+                self._outages.ended()
+                return result
+
+    def once(self, work: Callable[[Transaction], T]) -> T:
+        """`repeat` with the patience of a request."""
+        return self.repeat(work, patience=REQUEST_PATIENCE)
+
+    def _wait_or_raise(
+        self, error: sa.exc.SQLAlchemyError, backoff: Backoff, stop: Callable[[], bool]
+    ) -> None:
+        if is_outage(error):
+            self._outages.began(error)
+        elif is_contention(error):
+            _log.debug("a transaction is repeated: %s", error)
+        else:
+            raise error
+        if backoff.is_over or stop():
+            raise _unavailable() from error
+        backoff.wait()

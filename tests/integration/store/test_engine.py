@@ -1,0 +1,147 @@
+"""Engines: addresses, limits of every session, settings of the file."""
+
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import sqlalchemy as sa
+
+from manent_server.domain.errors import ConfigurationError
+from manent_server.store.engine import Engines, connect
+from tests.rig.postgres import Postgres
+
+MINUTE = timedelta(minutes=1)
+
+
+def engines(url: str, folder: Path = Path("/")) -> Engines:
+    return connect(url, pool=2, stale_after=MINUTE, folder=folder)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_every_spelling_of_postgres_means_psycopg_3(scheme: str) -> None:
+    made = engines(f"{scheme}://manent@db.invalid/manent")
+    assert made.dialect == "postgresql"
+    assert made.ours.driver == made.dbos.driver == "psycopg"
+
+
+def test_building_engines_opens_no_connection(tmp_path: Path) -> None:
+    engines("postgresql://manent@db.invalid/manent")
+    engines("sqlite:///manent.db", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_percent_encoded_password_arrives_as_it_is() -> None:
+    """B118: the password is kept byte for byte, and never shown."""
+    password = "pa$USER#w{x}%@/:"  # noqa: S105 - the awkward password of the case
+    made = engines(f"postgresql://manent:{quote(password, safe='')}@db.invalid/manent")
+    assert made.ours.url.password == password
+    assert made.dbos.url.password == password
+    assert made.url == "postgresql+psycopg://manent:***@db.invalid/manent"
+
+
+def test_a_password_in_the_query_is_not_shown() -> None:
+    made = engines("postgresql://db.invalid/manent?user=manent&password=hunter2&sslpassword=key2")
+    assert "hunter2" not in made.url
+    assert "key2" not in made.url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://db/manent",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file:x?uri=true",
+        "nonsense",
+    ],
+)
+def test_an_address_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        engines(url)
+    assert "database.url" in caught.value.detail
+    assert caught.value.next
+
+
+def test_an_unreadable_address_is_refused_without_showing_it() -> None:
+    """B118: the password of a broken address stands in no message."""
+    with pytest.raises(ConfigurationError) as caught:
+        engines("postgresql://manent:hunter2@db:port/manent")
+    assert "hunter2" not in f"{caught.value.detail} {caught.value.next}"
+
+
+def test_a_relative_file_lies_in_the_folder_of_the_configuration(tmp_path: Path) -> None:
+    made = engines("sqlite:///manent.db", tmp_path)
+    assert made.file == tmp_path / "manent.db"
+    assert engines(f"sqlite:///{tmp_path}/other.db").file == tmp_path / "other.db"
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        engines("sqlite:///nowhere/manent.db", tmp_path)
+
+
+def test_sqlite_keeps_what_it_acknowledged(sqlite_engines: Engines) -> None:
+    for engine in (sqlite_engines.ours, sqlite_engines.dbos, sqlite_engines.lone):
+        with engine.connect() as connection:
+            found = {
+                name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+                for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            }
+        assert found == {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "foreign_keys": 1,
+            "busy_timeout": 30_000,
+        }
+
+
+@pytest.mark.postgres
+def test_no_session_holds_a_lock_for_long(postgres: Postgres) -> None:
+    made = connect(postgres.create_database(), pool=2, stale_after=MINUTE)
+    for engine in (made.ours, made.dbos):
+        with engine.connect() as connection:
+            shown = _settings(connection)
+        assert shown["idle_in_transaction_session_timeout"] == "5s"
+        assert shown["lock_timeout"] == "5s"
+        assert shown["statement_timeout"] == "30s"
+        assert shown["TimeZone"] == "UTC"
+        assert shown["application_name"] == "manent"
+        assert shown["default_transaction_isolation"] == "read committed"
+        assert int(shown["tcp_user_timeout"].removesuffix("ms").removesuffix("s")) in (24, 24_000)
+        assert shown["search_path"] == '"$user", public'
+        engine.dispose()
+
+
+@pytest.mark.postgres
+def test_the_limits_survive_a_rolled_back_first_transaction(postgres: Postgres) -> None:
+    made = connect(postgres.create_database(), pool=1, stale_after=MINUTE)
+    with made.ours.connect() as connection:
+        connection.rollback()
+    with made.ours.connect() as connection:
+        assert _settings(connection)["lock_timeout"] == "5s"
+    made.ours.dispose()
+
+
+@pytest.mark.postgres
+def test_a_lone_connection_may_wait(postgres: Postgres) -> None:
+    made = connect(postgres.create_database(), pool=1, stale_after=MINUTE)
+    with made.lone.connect() as connection:
+        shown = _settings(connection)
+    assert shown["idle_in_transaction_session_timeout"] == "0"
+    assert shown["statement_timeout"] == "0"
+    assert shown["lock_timeout"] == "0"
+
+
+def _settings(connection: sa.Connection) -> dict[str, str]:
+    names = (
+        "idle_in_transaction_session_timeout",
+        "lock_timeout",
+        "statement_timeout",
+        "TimeZone",
+        "application_name",
+        "default_transaction_isolation",
+        "tcp_user_timeout",
+        "search_path",
+    )
+    return {name: str(connection.exec_driver_sql(f"SHOW {name}").scalar_one()) for name in names}
