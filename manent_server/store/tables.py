@@ -157,7 +157,7 @@ def _policy(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
 
 
 def _deploys(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
-    columns = [
+    columns: list[sa.schema.SchemaItem] = [
         _text("id", primary=True),
         sa.Column("environment", sa.Text, name.key("name", "environments"), nullable=False),
         _text("application"),
@@ -230,7 +230,7 @@ def _deploys(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _index(name, "deploys_rollback_to", ["rollback_to"]),
         _index(name, "deploys_replaces", ["replaces"]),
     ]
-    slots = [
+    slots: list[sa.schema.SchemaItem] = [
         sa.Column("environment", sa.Text, name.key("name", "environments"), primary_key=True),
         _text("application", primary=True),
         sa.Column("place", sa.Integer, nullable=False),
@@ -238,7 +238,7 @@ def _deploys(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _at("taken_at", null=False),
         sa.UniqueConstraint("environment", "place", name="manent_slots_place"),
     ]
-    wakes = [
+    wakes: list[sa.schema.SchemaItem] = [
         sa.Column(
             "deploy", sa.Text, name.key("id", "deploys", on_delete="CASCADE"), primary_key=True
         ),
@@ -259,7 +259,7 @@ def _work(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
     def deploy() -> sa.ForeignKey:
         return name.key("id", "deploys", on_delete="CASCADE")
 
-    steps = [
+    steps: list[sa.schema.SchemaItem] = [
         sa.Column("deploy", sa.Text, deploy(), primary_key=True),
         sa.Column("pass_number", sa.Integer, primary_key=True),
         _text("name", primary=True),
@@ -276,7 +276,7 @@ def _work(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _at("next_try_at"),
         _at("ended_at"),
     ]
-    attempts = [
+    attempts: list[sa.schema.SchemaItem] = [
         _text("id", primary=True),
         sa.Column("deploy", sa.Text, deploy(), nullable=False),
         sa.Column("pass_number", sa.Integer, nullable=False),
@@ -308,7 +308,7 @@ def _work(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _index(name, "attempts_place", ["environment", "application", "ended_at"]),
         _index(name, "attempts_executor", ["executor", "ended_at"]),
     ]
-    logs = [
+    logs: list[sa.schema.SchemaItem] = [
         sa.Column("deploy", sa.Text, deploy(), primary_key=True),
         # One row holds consecutive lines of one stream: `sequence` is the first one's number.
         sa.Column("sequence", Big, primary_key=True, autoincrement=False),
@@ -322,7 +322,7 @@ def _work(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _text("text"),
         _text("executor", null=True),
     ]
-    inventory = [
+    inventory: list[sa.schema.SchemaItem] = [
         _text("application", primary=True),
         sa.Column("environment", sa.Text, name.key("name", "environments"), primary_key=True),
         _text("target", primary=True),
@@ -344,7 +344,7 @@ def _work(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
 
 
 def _workers(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
-    executors = [
+    executors: list[sa.schema.SchemaItem] = [
         _text("id", primary=True),
         _text("incarnation"),
         _text("version"),
@@ -362,7 +362,7 @@ def _workers(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _text("configuration", null=True),
         _text("recovered_by", null=True),
     ]
-    leases = [
+    leases: list[sa.schema.SchemaItem] = [
         _text("name", primary=True),
         _text("holder"),
         _count("token"),
@@ -394,7 +394,7 @@ def _people(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
             *more,
         ]
 
-    tokens = [
+    tokens: list[sa.schema.SchemaItem] = [
         _text("id", primary=True),
         _text("name"),
         _text("hash"),
@@ -406,7 +406,7 @@ def _people(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _at("revoked_at"),
         sa.UniqueConstraint("hash", name="manent_tokens_hash"),
     ]
-    keys = [
+    keys: list[sa.schema.SchemaItem] = [
         _text("principal", primary=True),
         _text("path", primary=True),
         _text("key", primary=True),
@@ -414,7 +414,7 @@ def _people(meta: sa.MetaData, name: _Naming) -> dict[str, sa.Table]:
         _text("subject"),
         _at("created_at", null=False),
     ]
-    audit = [
+    audit: list[sa.schema.SchemaItem] = [
         _text("id", primary=True),
         _at("at", null=False),
         _text("actor"),

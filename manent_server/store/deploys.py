@@ -1,0 +1,217 @@
+"""Deploy rows: the truth about every request to bring a version somewhere."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.domain.deploy import LIVE, Kind, State
+from manent_server.domain.gates import Asked
+from manent_server.store.clean import clean
+from manent_server.store.tables import epochs
+from manent_server.store.transaction import Transaction
+
+LIVE_STATES = tuple(sorted(LIVE))
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """One row, as it was read; instants in UTC."""
+
+    id: str
+    environment: str
+    application: str
+    number: int
+    kind: str
+    version: str
+    sha256: str | None
+    state: str
+    phase: str | None
+    outcome: str | None
+    reason: str | None
+    requested_by: str
+    requested_at: datetime
+    order_body: Mapping[str, Any]
+    order_shape: int
+    order_digest: str
+    pool: str
+    priority: int
+    sequence: int | None
+    ticket: int | None
+    not_before: datetime | None
+    not_after: datetime | None
+    override: Sequence[str] | None
+    root: str
+    rerun_of: str | None
+    pass_number: int
+    dispatch: int
+    dispatched_at: datetime | None
+    workflow_version: str | None
+    epoch: int
+    executor: str | None
+    incarnation: str | None
+    started_at: datetime | None
+    handed_out_at: datetime | None
+    deadline_at: datetime | None
+    ended_at: datetime | None
+    cancel_requested_at: datetime | None
+    cancel_by: str | None
+    cancel_rollback: bool
+    cancel_reason: str | None
+    rollback_to: str | None
+    replaces: str | None
+    superseded_by: str | None
+    prepared: Mapping[str, Any] | None
+    error: Mapping[str, Any] | None
+    warnings: Sequence[str] | None
+    links: Mapping[str, Any] | None
+    changes: Sequence[Any] | None
+    blocked: str | None
+    revision: int
+    log_next: int
+    log_bytes: int
+    log_dropped: int
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in LIVE_STATES
+
+    @property
+    def asked(self) -> Asked:
+        """What the gates need to know of it."""
+        return Asked(
+            application=self.application,
+            environment=self.environment,
+            kind=Kind(self.kind),
+            requested_at=self.requested_at,
+            not_before=self.not_before,
+            not_after=self.not_after,
+        )
+
+
+_NAMES = tuple(field.name for field in fields(Deploy))
+
+
+def columns(tx: Transaction) -> list[sa.Column[Any]]:
+    """The columns of a `Deploy`, in its order."""
+    return [tx.tables.deploys.c[name] for name in _NAMES]
+
+
+def of(row: sa.Row[Any]) -> Deploy:
+    """A `Deploy` from a row selected by `columns`."""
+    return Deploy(*tuple(row))
+
+
+def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Write a new deploy; counters and flags that are not given begin at their start."""
+    start = {
+        "pass_number": 1,
+        "dispatch": 0,
+        "epoch": 0,
+        "cancel_rollback": False,
+        "revision": 1,
+        "log_next": 1,
+        "log_bytes": 0,
+        "log_dropped": 0,
+    }
+    tx.connection.execute(tx.tables.deploys.insert().values(start | clean(dict(values))))
+
+
+def read(tx: Transaction, deploy: str) -> Deploy | None:
+    """One deploy by its full id."""
+    return _one(tx, sa.select(*columns(tx)).where(tx.tables.deploys.c.id == deploy))
+
+
+def lock(tx: Transaction, deploy: str) -> Deploy | None:
+    """One deploy by its full id, its row locked until the transaction ends."""
+    query = sa.select(*columns(tx)).where(tx.tables.deploys.c.id == deploy).with_for_update()
+    return _one(tx, query)
+
+
+def _one(tx: Transaction, query: sa.Select[Any]) -> Deploy | None:
+    row = tx.connection.execute(query).one_or_none()
+    return of(row) if row else None
+
+
+def update(tx: Transaction, deploy: str, **values: Any) -> None:
+    """Change a live deploy; a row that has ended is never changed.
+
+    Raises:
+        EndedDeploy: The row has ended or is not there.
+    """
+    d = tx.tables.deploys
+    done = tx.connection.execute(
+        sa.update(d)
+        .where(d.c.id == deploy, d.c.state.in_(LIVE_STATES))
+        .values(**clean(values), revision=d.c.revision + 1)
+    )
+    if done.rowcount != 1:
+        raise EndedDeploy(deploy)
+
+
+def mark_superseding(tx: Transaction, deploy: str, by: str) -> None:
+    """Link an ended deploy to the one that made it outdated."""
+    d = tx.tables.deploys
+    tx.connection.execute(sa.update(d).where(d.c.id == deploy).values(superseded_by=by))
+
+
+class EndedDeploy(Exception):
+    """A write to a deploy that has ended; ended deploys never change."""
+
+
+def next_epoch(tx: Transaction) -> int:
+    """The next value of the one sequence that fences every deploy."""
+    if tx.dialect == "sqlite":
+        table = tx.tables.metadata.tables["manent_epochs"]
+        drawn = tx.connection.execute(table.insert().returning(table.c.value)).scalar_one()
+        tx.connection.execute(sa.delete(table).where(table.c.value < drawn))
+        return int(drawn)
+    return int(tx.connection.execute(sa.select(epochs().next_value())).scalar_one())
+
+
+def live(tx: Transaction, *, application: str | None = None) -> list[Deploy]:
+    """Every deploy that has not ended, the oldest first."""
+    d = tx.tables.deploys
+    query = sa.select(*columns(tx)).where(d.c.state.in_(LIVE_STATES)).order_by(d.c.requested_at)
+    if application:
+        query = query.where(d.c.application == application)
+    return [of(row) for row in tx.connection.execute(query)]
+
+
+def delayed(tx: Transaction, environment: str | None = None) -> list[Deploy]:
+    """Deploys whose gates are closed, in order of acceptance."""
+    d = tx.tables.deploys
+    query = sa.select(*columns(tx)).where(d.c.state == State.DELAYED)
+    if environment:
+        query = query.where(d.c.environment == environment)
+    return [of(row) for row in tx.connection.execute(query.order_by(d.c.environment, d.c.number))]
+
+
+def owned(tx: Transaction, executor: str) -> list[Deploy]:
+    """Live deploys that name this executor, whatever its incarnation."""
+    d = tx.tables.deploys
+    query = (
+        sa.select(*columns(tx))
+        .where(d.c.executor == executor, d.c.state.in_(LIVE_STATES))
+        .order_by(d.c.id)
+    )
+    return [of(row) for row in tx.connection.execute(query)]
+
+
+def last_good(tx: Transaction, application: str, environment: str) -> Deploy | None:
+    """The last deploy that succeeded there; slots make their epochs rise with time."""
+    d = tx.tables.deploys
+    return _one(
+        tx,
+        sa.select(*columns(tx))
+        .where(
+            d.c.application == application,
+            d.c.environment == environment,
+            d.c.state == State.SUCCESS,
+        )
+        .order_by(d.c.epoch.desc())
+        .limit(1),
+    )

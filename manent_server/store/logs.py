@@ -1,0 +1,154 @@
+"""The log of a deploy: numbered lines, several to a row.
+
+A row holds consecutive lines of one step, attempt and stream; its `sequence` is the number
+of the first. Numbers are given under the deploy row's lock, so two writers never share one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.store.clean import text
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where lines came from; lines of different origins never share a row."""
+
+    step: str | None
+    attempt: int | None
+    stream: str
+    level: str | None
+    executor: str | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive lines of one origin, without their line ends."""
+
+    at: datetime
+    origin: Origin
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line as it is read."""
+
+    sequence: int
+    at: datetime
+    origin: Origin
+    text: str
+
+
+def append(
+    tx: Transaction, deploy: str, epoch: int | None, chunks: Sequence[Chunk]
+) -> tuple[int, int] | None:
+    """Write chunks in order.
+
+    Args:
+        tx: The transaction.
+        deploy: Whose log.
+        epoch: The writer's epoch; None for a use case that holds the row anyway.
+        chunks: What to write.
+
+    Returns:
+        First number given and first number not given, or None if another epoch owns the log.
+    """
+    d = tx.tables.deploys
+    lines = sum(len(chunk.lines) for chunk in chunks)
+    texts = [text("\n".join(chunk.lines)) for chunk in chunks]
+    size = sum(len(joined) for joined in texts)
+    owner = [d.c.id == deploy] + ([d.c.epoch == epoch] if epoch is not None else [])
+    after = tx.connection.execute(
+        sa.update(d)
+        .where(*owner)
+        .values(log_next=d.c.log_next + lines, log_bytes=d.c.log_bytes + size)
+        .returning(d.c.log_next)
+    ).scalar_one_or_none()
+    if after is None:
+        return None
+    sequence = after - lines
+    rows = []
+    for chunk, joined in zip(chunks, texts, strict=True):
+        rows.append(_row(deploy, sequence, chunk, joined))
+        sequence += len(chunk.lines)
+    if rows:
+        tx.connection.execute(tx.tables.logs.insert(), rows)
+    return after - lines, after
+
+
+def _row(deploy: str, sequence: int, chunk: Chunk, joined: str) -> dict[str, Any]:
+    origin = chunk.origin
+    return {
+        "deploy": deploy,
+        "sequence": sequence,
+        "lines": len(chunk.lines),
+        "size": len(joined),
+        "at": chunk.at,
+        "step": origin.step,
+        "attempt": origin.attempt,
+        "stream": origin.stream,
+        "level": origin.level,
+        "text": joined,
+        "executor": origin.executor,
+    }
+
+
+def read(tx: Transaction, deploy: str, *, after: int, limit: int, size: int) -> list[Line]:
+    """Lines with a number above `after`: at most `limit` of them and about `size` characters."""
+    table = tx.tables.logs
+    # The row that holds the next line begins at it or before it.
+    begin = (
+        sa.select(sa.func.max(table.c.sequence))
+        .where(table.c.deploy == deploy, table.c.sequence <= after + 1)
+        .scalar_subquery()
+    )
+    rows = tx.connection.execute(
+        sa.select(table)
+        .where(table.c.deploy == deploy, table.c.sequence >= sa.func.coalesce(begin, 0))
+        .order_by(table.c.sequence)
+        # A row holds at least one line, and rows are small: this bounds what is fetched.
+        .limit(min(limit, 64))
+    )
+    found: list[Line] = []
+    total = 0
+    for row in rows:
+        origin = Origin(row.step, row.attempt, row.stream, row.level, row.executor)
+        for number, line in enumerate(row.text.split("\n"), start=row.sequence):
+            if number <= after:
+                continue
+            if len(found) == limit or (found and total + len(line) > size):
+                return found
+            found.append(Line(number, row.at, origin, line))
+            total += len(line)
+    return found
+
+
+def drop(tx: Transaction, deploy: str, *, since: int, before: int) -> int:
+    """Remove whole rows between two numbers; how many lines went."""
+    table = tx.tables.logs
+    gone = tx.connection.execute(
+        sa.delete(table)
+        .where(
+            table.c.deploy == deploy,
+            table.c.sequence >= since,
+            table.c.sequence + table.c.lines <= before,
+        )
+        .returning(table.c.lines, table.c.size)
+    ).all()
+    lines = int(sum(row.lines for row in gone))
+    d = tx.tables.deploys
+    tx.connection.execute(
+        sa.update(d)
+        .where(d.c.id == deploy)
+        .values(
+            log_bytes=d.c.log_bytes - sum(row.size for row in gone),
+            log_dropped=d.c.log_dropped + lines,
+        )
+    )
+    return lines

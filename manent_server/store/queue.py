@@ -1,0 +1,164 @@
+"""Places and order in an environment: its row lock, numbers, tickets and slots."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.domain.deploy import State
+from manent_server.store import deploys
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The row every admission to an environment is serialised by."""
+
+    name: str
+    tier: str
+    pool: str
+    concurrency: int
+    is_configured: bool
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place in an environment, taken by a deploy of one application."""
+
+    environment: str
+    application: str
+    place: int
+    deploy: str
+    taken_at: datetime
+
+
+def _environment(tx: Transaction) -> sa.Select[Any]:
+    e = tx.tables.environments
+    return sa.select(e.c.name, e.c.tier, e.c.pool, e.c.concurrency, e.c.is_configured)
+
+
+def lock_environment(tx: Transaction, name: str) -> Environment | None:
+    """The environment's row, locked until the transaction ends."""
+    query = _environment(tx).where(tx.tables.environments.c.name == name).with_for_update()
+    row = tx.connection.execute(query).one_or_none()
+    return Environment(*row) if row else None
+
+
+def environments(tx: Transaction) -> list[Environment]:
+    """Every environment that is configured or still has rows."""
+    query = _environment(tx).order_by(tx.tables.environments.c.name)
+    return [Environment(*row) for row in tx.connection.execute(query)]
+
+
+def next_number(tx: Transaction, environment: str) -> int:
+    """The next number there; the caller holds the row's lock, so no number is left out."""
+    return _draw(tx, environment, "next_number")
+
+
+def next_ticket(tx: Transaction, environment: str) -> int:
+    """The next place in the order of admission there."""
+    return _draw(tx, environment, "next_ticket")
+
+
+def _draw(tx: Transaction, environment: str, counter: str) -> int:
+    e = tx.tables.environments
+    drawn = tx.connection.execute(
+        sa.update(e)
+        .where(e.c.name == environment)
+        .values({counter: e.c[counter] + 1})
+        .returning(e.c[counter] - 1)
+    )
+    return int(drawn.scalar_one())
+
+
+def slots(tx: Transaction, environment: str | None = None) -> list[Slot]:
+    """Taken places."""
+    s = tx.tables.slots
+    query = sa.select(s.c.environment, s.c.application, s.c.place, s.c.deploy, s.c.taken_at)
+    if environment:
+        query = query.where(s.c.environment == environment)
+    return [Slot(*row) for row in tx.connection.execute(query.order_by(s.c.environment, s.c.place))]
+
+
+def take_slot(tx: Transaction, deploy: Deploy, *, place: int, at: datetime) -> None:
+    """Take a place; the table's keys refuse a second one for the same application."""
+    tx.connection.execute(
+        tx.tables.slots.insert().values(
+            environment=deploy.environment,
+            application=deploy.application,
+            place=place,
+            deploy=deploy.id,
+            taken_at=at,
+        )
+    )
+
+
+def free_slot(tx: Transaction, deploy: str) -> None:
+    """Give the place back."""
+    s = tx.tables.slots
+    tx.connection.execute(sa.delete(s).where(s.c.deploy == deploy))
+
+
+def waiting(tx: Transaction, environment: str) -> list[Deploy]:
+    """Deploys with a ticket and no slot, the head of the queue first.
+
+    A rollback stands before everything else of its environment.
+    """
+    d, s = tx.tables.deploys, tx.tables.slots
+    query = (
+        sa.select(*deploys.columns(tx))
+        .where(
+            d.c.environment == environment,
+            d.c.state == State.ENQUEUED,
+            d.c.ticket.is_not(None),
+            ~sa.exists().where(s.c.deploy == d.c.id),
+        )
+        .order_by(d.c.priority, d.c.ticket)
+    )
+    return [deploys.of(row) for row in tx.connection.execute(query)]
+
+
+def waiting_environments(tx: Transaction) -> list[str]:
+    """Environments in which something waits for a place or for its gates."""
+    d, s = tx.tables.deploys, tx.tables.slots
+    query = (
+        sa.select(d.c.environment)
+        .where(
+            sa.or_(
+                d.c.state == State.DELAYED,
+                sa.and_(
+                    d.c.state == State.ENQUEUED,
+                    ~sa.exists().where(s.c.deploy == d.c.id),
+                ),
+            )
+        )
+        .distinct()
+        .order_by(d.c.environment)
+    )
+    return list(tx.connection.execute(query).scalars())
+
+
+def later_success(tx: Transaction, deploy: Deploy) -> str | None:
+    """A deploy of the same application there that is later than this one and has succeeded.
+
+    Later by `sequence` where both carry one, else by `number`.
+    """
+    d = tx.tables.deploys
+    by_number = d.c.number > deploy.number
+    if deploy.sequence is None:
+        later = by_number
+    else:
+        later = sa.case((d.c.sequence.is_(None), by_number), else_=d.c.sequence > deploy.sequence)
+    return tx.connection.execute(
+        sa.select(d.c.id)
+        .where(
+            d.c.application == deploy.application,
+            d.c.environment == deploy.environment,
+            d.c.state == State.SUCCESS,
+            later,
+        )
+        .order_by(d.c.number.desc())
+        .limit(1)
+    ).scalar_one_or_none()

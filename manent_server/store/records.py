@@ -1,0 +1,185 @@
+"""Rows that accompany a decision: audit, idempotency keys, wakes, inventory."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.store.clean import clean
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Deed:
+    """Who did what to which deploy, application and environment."""
+
+    actor: str
+    action: str
+    deploy: str | None = None
+    application: str | None = None
+    environment: str | None = None
+    detail: Mapping[str, Any] | None = None
+
+
+def write_audit(tx: Transaction, deed: Deed, *, at: datetime) -> None:
+    """Record a deed in the transaction that does it."""
+    tx.connection.execute(
+        tx.tables.audit.insert().values(
+            id=secrets.token_hex(16),
+            at=at,
+            actor=deed.actor,
+            action=deed.action,
+            deploy=deed.deploy,
+            application=deed.application,
+            environment=deed.environment,
+            detail=clean(dict(deed.detail or {})),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Key:
+    """An idempotency key as it was used first: by whom, where, for which body and what came."""
+
+    principal: str
+    path: str
+    key: str
+    body_digest: str
+    subject: str
+
+
+def read_key(tx: Transaction, principal: str, path: str, key: str) -> Key | None:
+    """The first use of a key, if there was one."""
+    k = tx.tables.keys
+    row = tx.connection.execute(
+        sa.select(k.c.principal, k.c.path, k.c.key, k.c.body_digest, k.c.subject).where(
+            k.c.principal == principal, k.c.path == path, k.c.key == key
+        )
+    ).one_or_none()
+    return Key(*row) if row else None
+
+
+def write_key(tx: Transaction, key: Key, *, at: datetime) -> None:
+    """Record the first use; a second one at the same moment fails on the table's key."""
+    k = tx.tables.keys
+    tx.connection.execute(
+        k.insert().values(
+            principal=key.principal,
+            path=key.path,
+            key=key.key,
+            body_digest=key.body_digest,
+            subject=key.subject,
+            created_at=at,
+        )
+    )
+
+
+def forget_keys(tx: Transaction, *, before: datetime) -> int:
+    """Remove keys older than an instant whose deploy has ended or that name none."""
+    k, d = tx.tables.keys, tx.tables.deploys
+    live = sa.exists().where(d.c.id == k.c.subject, d.c.ended_at.is_(None))
+    return tx.connection.execute(sa.delete(k).where(k.c.created_at < before, ~live)).rowcount
+
+
+def wake(tx: Transaction, deploy: str, at: datetime, reason: str) -> None:
+    """Look at the deploy again at that instant; the one wake of a deploy is replaced."""
+    w = tx.tables.wakes
+    done = tx.connection.execute(
+        sa.update(w).where(w.c.deploy == deploy).values(at=at, reason=reason)
+    )
+    if done.rowcount == 0:
+        tx.connection.execute(w.insert().values(deploy=deploy, at=at, reason=reason))
+
+
+def unwake(tx: Transaction, deploy: str) -> None:
+    """Nothing is to be looked at any more."""
+    w = tx.tables.wakes
+    tx.connection.execute(sa.delete(w).where(w.c.deploy == deploy))
+
+
+def due(tx: Transaction, *, at: datetime, limit: int) -> list[str]:
+    """Deploys whose wake has come, the longest due first."""
+    w = tx.tables.wakes
+    query = sa.select(w.c.deploy).where(w.c.at <= at).order_by(w.c.at).limit(limit)
+    return list(tx.connection.execute(query).scalars())
+
+
+def wake_of(tx: Transaction, deploy: str) -> tuple[datetime, str] | None:
+    """When a deploy is to be looked at again, and why."""
+    w = tx.tables.wakes
+    row = tx.connection.execute(
+        sa.select(w.c.at, w.c.reason).where(w.c.deploy == deploy)
+    ).one_or_none()
+    return (row.at, row.reason) if row else None
+
+
+@dataclass(frozen=True)
+class Stock:
+    """One inventory row: what runs on one target, as far as it is known."""
+
+    application: str
+    environment: str
+    target: str
+    version: str | None
+    sha256: str | None
+    configuration: str | None
+    outputs: Mapping[str, Any] | None
+    since: datetime
+    deploy: str
+    state: str
+
+
+def inventory(
+    tx: Transaction, *, application: str | None = None, environment: str | None = None
+) -> list[Stock]:
+    """Inventory rows by application, environment and target."""
+    i = tx.tables.inventory
+    query = sa.select(
+        i.c.application,
+        i.c.environment,
+        i.c.target,
+        i.c.version,
+        i.c.sha256,
+        i.c.configuration,
+        i.c.outputs,
+        i.c.since,
+        i.c.deploy,
+        i.c.state,
+    ).order_by(i.c.application, i.c.environment, i.c.target)
+    if application:
+        query = query.where(i.c.application == application)
+    if environment:
+        query = query.where(i.c.environment == environment)
+    return [Stock(*tuple(row)) for row in tx.connection.execute(query)]
+
+
+def write_stock(tx: Transaction, stock: Stock) -> None:
+    """Write one inventory row."""
+    i = tx.tables.inventory
+    values = clean(
+        {
+            "version": stock.version,
+            "sha256": stock.sha256,
+            "configuration": stock.configuration,
+            "outputs": stock.outputs,
+            "deploy": stock.deploy,
+            "state": stock.state,
+        }
+    ) | {"since": stock.since}
+    where = (
+        i.c.application == stock.application,
+        i.c.environment == stock.environment,
+        i.c.target == stock.target,
+    )
+    if tx.connection.execute(sa.update(i).where(*where).values(**values)).rowcount == 0:
+        tx.connection.execute(
+            i.insert().values(
+                application=stock.application,
+                environment=stock.environment,
+                target=stock.target,
+                **values,
+            )
+        )

@@ -1,0 +1,194 @@
+"""Steps and attempts: what a pass has done, and what is at work now."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.domain.plan import Step
+from manent_server.store.clean import clean
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A step as recorded. `state`: waiting, running, succeeded, failed or skipped."""
+
+    deploy: str
+    pass_number: int
+    name: str
+    position: int
+    hook: str
+    target: str | None
+    wave: int | None
+    state: str
+    failures: int
+    outputs: Mapping[str, Any] | None
+    error: Mapping[str, Any] | None
+    checkpoint: Any
+    started_at: datetime | None
+    next_try_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a hook; it is open until `ended_at` is written."""
+
+    id: str
+    deploy: str
+    pass_number: int
+    step: str
+    attempt: int
+    application: str
+    environment: str
+    hook: str
+    target: str
+    plugin: str
+    epoch: int
+    executor: str
+    incarnation: str
+    hostname: str
+    boot: str
+    pid_namespace: str
+    lock_file: str
+    handed_out_at: datetime
+    lease_until: datetime | None
+    ended_at: datetime | None
+    result: str | None
+    error: Mapping[str, Any] | None
+    outputs: Mapping[str, Any] | None
+
+
+_STEP = tuple(field.name for field in fields(StepRow))
+_ATTEMPT = tuple(field.name for field in fields(Attempt))
+
+
+def _steps(tx: Transaction) -> sa.Select[Any]:
+    return sa.select(*(tx.tables.steps.c[name] for name in _STEP))
+
+
+def _attempts(tx: Transaction) -> sa.Select[Any]:
+    return sa.select(*(tx.tables.attempts.c[name] for name in _ATTEMPT))
+
+
+def write_steps(tx: Transaction, deploy: Deploy, steps: Iterable[Step]) -> None:
+    """Record the steps of a pass that are not yet recorded."""
+    known = {step.name for step in read_steps(tx, deploy.id, pass_number=deploy.pass_number)}
+    rows = [
+        {
+            "deploy": deploy.id,
+            "pass_number": deploy.pass_number,
+            "name": step.name,
+            "position": step.position,
+            "hook": step.hook,
+            "target": step.target,
+            "wave": step.wave,
+            "state": "waiting",
+            "failures": 0,
+        }
+        for step in steps
+        if step.name not in known
+    ]
+    if rows:
+        tx.connection.execute(tx.tables.steps.insert(), rows)
+
+
+def read_steps(tx: Transaction, deploy: str, *, pass_number: int | None = None) -> list[StepRow]:
+    """The steps of a deploy, or of one pass of it, in order."""
+    s = tx.tables.steps
+    query = _steps(tx).where(s.c.deploy == deploy).order_by(s.c.pass_number, s.c.position)
+    if pass_number is not None:
+        query = query.where(s.c.pass_number == pass_number)
+    return [StepRow(*row) for row in tx.connection.execute(query)]
+
+
+def read_step(tx: Transaction, deploy: str, pass_number: int, name: str) -> StepRow | None:
+    """One step of a pass."""
+    s = tx.tables.steps
+    row = tx.connection.execute(
+        _steps(tx).where(s.c.deploy == deploy, s.c.pass_number == pass_number, s.c.name == name)
+    ).one_or_none()
+    return StepRow(*row) if row else None
+
+
+def update_step(tx: Transaction, deploy: str, pass_number: int, name: str, **values: Any) -> None:
+    """Change a step that has not ended; a finished step keeps its outcome."""
+    s = tx.tables.steps
+    tx.connection.execute(
+        sa.update(s)
+        .where(
+            s.c.deploy == deploy,
+            s.c.pass_number == pass_number,
+            s.c.name == name,
+            s.c.ended_at.is_(None),
+        )
+        .values(**clean(values))
+    )
+
+
+def insert_attempt(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Hand an attempt out."""
+    tx.connection.execute(tx.tables.attempts.insert().values(**clean(dict(values))))
+
+
+def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:
+    """How many attempts of a step were handed out."""
+    a = tx.tables.attempts
+    query = sa.select(sa.func.count()).where(
+        a.c.deploy == deploy, a.c.pass_number == pass_number, a.c.step == step
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
+def update_attempt(tx: Transaction, attempt: str, **values: Any) -> bool:
+    """Change an open attempt; False if it has ended already."""
+    a = tx.tables.attempts
+    done = tx.connection.execute(
+        sa.update(a).where(a.c.id == attempt, a.c.ended_at.is_(None)).values(**clean(values))
+    )
+    return done.rowcount == 1
+
+
+def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:
+    """Every attempt of a deploy in the order of hand-out."""
+    a = tx.tables.attempts
+    query = _attempts(tx).where(a.c.deploy == deploy).order_by(a.c.handed_out_at, a.c.id)
+    return [Attempt(*row) for row in tx.connection.execute(query)]
+
+
+def read_attempt(tx: Transaction, attempt: str) -> Attempt | None:
+    """One attempt."""
+    row = tx.connection.execute(
+        _attempts(tx).where(tx.tables.attempts.c.id == attempt)
+    ).one_or_none()
+    return Attempt(*row) if row else None
+
+
+def open_attempts(
+    tx: Transaction,
+    *,
+    executor: str | None = None,
+    place: tuple[str, str] | None = None,
+) -> list[Attempt]:
+    """Attempts that have not ended: of an executor, or of one (environment, application)."""
+    a = tx.tables.attempts
+    query = _attempts(tx).where(a.c.ended_at.is_(None)).order_by(a.c.handed_out_at)
+    if executor is not None:
+        query = query.where(a.c.executor == executor)
+    if place is not None:
+        query = query.where(a.c.environment == place[0], a.c.application == place[1])
+    return [Attempt(*row) for row in tx.connection.execute(query)]
+
+
+def in_the_way(tx: Transaction, deploy: Deploy, *, at: datetime) -> list[Attempt]:
+    """Open attempts there of other deploys or epochs whose lease has not passed."""
+    return [
+        attempt
+        for attempt in open_attempts(tx, place=(deploy.environment, deploy.application))
+        if (attempt.deploy, attempt.epoch) != (deploy.id, deploy.epoch)
+        and (attempt.lease_until is None or attempt.lease_until > at)
+    ]

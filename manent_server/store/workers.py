@@ -1,0 +1,170 @@
+"""Executor rows and leases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A worker's row in the registry; `incarnation` is drawn anew by each start."""
+
+    id: str
+    incarnation: str
+    version: str
+    build: str
+    hostname: str
+    boot: str
+    pid_namespace: str
+    started_at: datetime
+    heartbeat_at: datetime
+    stopped_at: datetime | None
+    draining: bool
+    pools: Sequence[str]
+    plugins: Sequence[str]
+    running: Sequence[str] | None
+    configuration: str | None
+    recovered_by: str | None
+
+
+_NAMES = tuple(field.name for field in fields(Executor))
+
+
+def _select(tx: Transaction) -> sa.Select[Any]:
+    return sa.select(*(tx.tables.executors.c[name] for name in _NAMES))
+
+
+def read(tx: Transaction, executor: str) -> Executor | None:
+    """One row, not locked: hand-out and prelude must not queue behind the heartbeat."""
+    row = tx.connection.execute(
+        _select(tx).where(tx.tables.executors.c.id == executor)
+    ).one_or_none()
+    return Executor(*row) if row else None
+
+
+def lock(tx: Transaction, executor: str) -> Executor | None:
+    """One row, locked until the transaction ends."""
+    query = _select(tx).where(tx.tables.executors.c.id == executor).with_for_update()
+    row = tx.connection.execute(query).one_or_none()
+    return Executor(*row) if row else None
+
+
+def everyone(tx: Transaction) -> list[Executor]:
+    """Every registered executor."""
+    query = _select(tx).order_by(tx.tables.executors.c.id)
+    return [Executor(*row) for row in tx.connection.execute(query)]
+
+
+def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
+    """Whether the row carries this incarnation and nobody claimed it."""
+    row = read(tx, executor)
+    return row is not None and row.incarnation == incarnation and row.recovered_by is None
+
+
+def write(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Take the row: insert it, or replace what an earlier start wrote."""
+    e = tx.tables.executors
+    done = tx.connection.execute(sa.update(e).where(e.c.id == values["id"]).values(**values))
+    if done.rowcount == 0:
+        tx.connection.execute(e.insert().values(**values))
+
+
+def update(tx: Transaction, executor: str, incarnation: str, **values: Any) -> bool:
+    """Change the row of this incarnation; False if it is another's or claimed."""
+    e = tx.tables.executors
+    done = tx.connection.execute(
+        sa.update(e)
+        .where(e.c.id == executor, e.c.incarnation == incarnation, e.c.recovered_by.is_(None))
+        .values(**values)
+    )
+    return done.rowcount == 1
+
+
+def beat(tx: Transaction, executor: str, incarnation: str, *, running: Sequence[str]) -> bool:
+    """Move the heartbeat by the database's clock; False if the row is not this incarnation's."""
+    moment = tx.now() if tx.dialect == "sqlite" else sa.func.clock_timestamp()
+    return update(tx, executor, incarnation, heartbeat_at=moment, running=list(running))
+
+
+def disowned(tx: Transaction, attempts: Sequence[str]) -> list[str]:
+    """Those of the open attempts whose deploy has ended or moved on to another epoch."""
+    if not attempts:
+        return []
+    a, d = tx.tables.attempts, tx.tables.deploys
+    query = (
+        sa.select(a.c.id)
+        .join(d, d.c.id == a.c.deploy)
+        .where(a.c.id.in_(attempts), d.c.epoch != a.c.epoch)
+    )
+    return list(tx.connection.execute(query).scalars())
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A right to act alone, with the token every batch of its holder checks."""
+
+    name: str
+    holder: str
+    token: int
+
+
+def take_lease(
+    tx: Transaction, name: str, holder: str, *, lasts: timedelta, at: datetime
+) -> Lease | None:
+    """Take or prolong a lease; None while another holds it."""
+    leases = tx.tables.leases
+    row = tx.connection.execute(
+        sa.select(leases.c.holder, leases.c.token, leases.c.until)
+        .where(leases.c.name == name)
+        .with_for_update(skip_locked=True)
+    ).one_or_none()
+    if row is None:
+        return _first_lease(tx, name, holder, until=at + lasts)
+    if row.holder != holder and row.until > at:
+        return None
+    token = row.token if row.holder == holder and row.until > at else row.token + 1
+    tx.connection.execute(
+        sa.update(leases)
+        .where(leases.c.name == name)
+        .values(holder=holder, token=token, until=at + lasts)
+    )
+    return Lease(name, holder, token)
+
+
+def _first_lease(tx: Transaction, name: str, holder: str, *, until: datetime) -> Lease | None:
+    leases = tx.tables.leases
+    values = {"name": name, "holder": holder, "token": 1, "until": until}
+    made = _insert_ignoring(tx, leases, values)
+    return Lease(name, holder, 1) if made else None
+
+
+def _insert_ignoring(tx: Transaction, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Insert unless the key is there or someone holds it."""
+    dialect = sqlite if tx.dialect == "sqlite" else postgresql
+    insert = dialect.insert(table).values(**values).on_conflict_do_nothing()
+    return tx.connection.execute(insert).rowcount == 1
+
+
+def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
+    """Whether the lease is still this holder's; asked in the transaction that acts."""
+    leases = tx.tables.leases
+    row = tx.connection.execute(
+        sa.select(leases.c.token, leases.c.until).where(leases.c.name == lease.name)
+    ).one_or_none()
+    return row is not None and row.token == lease.token and row.until > at
+
+
+def give_up_lease(tx: Transaction, lease: Lease) -> None:
+    """End a lease early, so that another need not wait for its end."""
+    leases = tx.tables.leases
+    tx.connection.execute(
+        sa.update(leases)
+        .where(leases.c.name == lease.name, leases.c.token == lease.token)
+        .values(until=tx.now())
+    )
