@@ -1,0 +1,95 @@
+"""The one way to check the project: `python -m tests.gate [check|unit|soak]`.
+
+Without an argument everything runs: the static checks stand as tests in `tests/shape`, so
+pytest's summary is the last word and the whole truth. With the variable CI set, a skipped test
+fails (see `tests/rig/rules.py`).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+CHECKS: dict[str, list[str]] = {
+    "ruff": ["ruff", "check", "--quiet"],
+    "format": ["ruff", "format", "--check", "--quiet"],
+    "mypy": ["mypy", "--no-error-summary"],
+    "contracts": ["lint-imports", "--no-logo"],
+}
+_PYTEST = [sys.executable, "-m", "pytest"]
+# The SQL and HTTP test generators take two seconds to load and serve no unit test.
+_UNIT = ["tests/unit", "-q", "-p", "no:schemathesis", "--gate"]
+_SOAK = ["tests/soak", "--timeout", "0"]
+
+
+def check(name: str) -> tuple[int, str]:
+    """Run one static check; its exit code and what it says."""
+    program, *arguments = CHECKS[name]
+    ended = subprocess.run(
+        [BIN / program, *arguments],
+        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout
+
+
+def check_all() -> int:
+    """Run all static checks, each to its end."""
+    failed = 0
+    for name in CHECKS:
+        began = time.monotonic()
+        code, said = check(name)
+        failed += code != 0
+        _say(f"{'ok  ' if code == 0 else 'FAIL'} {name} ({time.monotonic() - began:.1f} s)")
+        if code != 0:
+            _say(said)
+    return int(failed > 0)
+
+
+def run_tests(arguments: Sequence[str]) -> int:
+    """Run pytest in the project's folder."""
+    return subprocess.run([*_PYTEST, *arguments], cwd=ROOT, check=False).returncode
+
+
+def everything() -> list[str]:
+    """How pytest is called for the whole run."""
+    workers = min(4, max(2, os.cpu_count() or 2))
+    is_ci = bool(os.environ.get("CI"))  # noqa: TID251 - the convention of CI systems
+    return ["-n", str(workers), "--dist", "loadgroup", "-q", *(["--gate"] if is_ci else [])]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what was asked for."""
+    match list(arguments):
+        case ["check"]:
+            return check_all()
+        case ["unit"]:
+            return run_tests(_UNIT)
+        case ["soak"]:
+            return run_tests(_SOAK)
+        case []:
+            _mention_missing()
+            return run_tests(everything())
+        case other:
+            _say(f"unknown: {' '.join(other)}; one of check, unit, soak or nothing")
+            return 2
+
+
+def _mention_missing() -> None:
+    if shutil.which("node") is None:
+        _say("NOTE: no node here: the plugin in JavaScript is not tested (install nodejs)")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text.rstrip() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
