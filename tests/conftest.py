@@ -1,18 +1,32 @@
 """Fixtures every test may use, and the rules of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.rig.ledger import Ledger
 from tests.rig.postgres import Postgres
+from tests.rig.serve import Rig
 
 pytest_plugins = ["tests.rig.rules"]
+
+StartRig = Callable[..., Rig]
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """One Postgres for all tests of this process."""
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A Postgres for one test alone, which may stop and kill it."""
     server = Postgres()
     yield server
     server.close()
@@ -37,3 +51,26 @@ def database_url(request: pytest.FixtureRequest) -> str:
     """A fresh database, once on SQLite and once on Postgres."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """The ledger of the rig in the same test: needed where its configuration is written."""
+    return Ledger(tmp_path)
+
+
+@pytest.fixture
+def start_rig(tmp_path: Path) -> Iterator[StartRig]:
+    """Start a server as a real process: `start_rig(database_url, {...}, options=[...])`."""
+    with ExitStack() as rigs:
+
+        def start(database_url: str, config: Mapping[str, Any] | None = None, **more: Any) -> Rig:
+            return rigs.enter_context(Rig(tmp_path, database_url, config, **more))
+
+        yield start
+
+
+@pytest.fixture
+def rig(start_rig: StartRig, database_url: str) -> Rig:
+    """A server with fast timings and the ledger's applications, on both databases."""
+    return start_rig(database_url)

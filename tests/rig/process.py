@@ -1,0 +1,148 @@
+"""Real processes, started as direct children and always ended."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+Found = TypeVar("Found")
+_STOP_LIMIT = 30.0
+
+
+class Ended(RuntimeError):
+    """A process ended while somebody waited for something it should do."""
+
+
+def until(ask: Callable[[], Found], *, what: str, limit: float = 20.0) -> Found:
+    """Ask again and again until the answer is true, and return it."""
+    end = time.monotonic() + limit
+    while not (found := ask()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {limit:g} s: {what}")
+        time.sleep(0.02)
+    return found
+
+
+class Process:
+    """One child with its output in a file, leading a session of its own.
+
+    It dies with the test process; start it from the main thread, since the kernel counts the
+    thread (from any other thread that guard is left out).
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], *, log: Path, environ: Mapping[str, str]
+    ) -> None:
+        self.log = log
+        self._start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
+            self._child = subprocess.Popen(
+                [*_die_with_parent(), *command],
+                cwd=log.parent, env=environ, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._child.poll()
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self.exit_code is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._child.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL it alone: what it started has to notice by itself."""
+        self._child.kill()
+        self._child.wait()
+
+    def stop(self, *, limit: float = _STOP_LIMIT) -> int:
+        """SIGTERM it, wait, and return its exit code."""
+        if self.is_running():
+            self._child.terminate()
+        return self.wait(limit=limit)
+
+    def wait(self, *, limit: float = _STOP_LIMIT) -> int:
+        """Wait for its end and return its exit code."""
+        try:
+            return self._child.wait(limit)
+        except subprocess.TimeoutExpired as late:
+            raise TimeoutError(f"still running after {limit:g} s:\n{self.last_words()}") from late
+
+    def end(self) -> None:
+        """Leave nothing of it, politely at first."""
+        if self.is_running():
+            self.send(signal.SIGCONT)
+            self._child.terminate()
+            try:
+                self._child.wait(1.0)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def output(self) -> str:
+        """What it has said since this start."""
+        with self.log.open("rb") as file:
+            file.seek(self._start)
+            return file.read().decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The end of what it has said."""
+        return self.output()[-4000:]
+
+
+def left_behind(folder: Path) -> Iterator[int]:
+    """Living processes that work in this folder or have it on their command line."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and _belongs(entry, folder):
+            yield int(entry.name)
+
+
+def sweep(folder: Path) -> list[int]:
+    """SIGKILL what was left behind; the process ids."""
+    found = list(left_behind(folder))
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet collected does not."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _belongs(entry: Path, folder: Path) -> bool:
+    try:
+        words = (entry / "cmdline").read_bytes().decode(errors="replace")
+        return bool(words) and (str(folder) in words or folder in _with_parents(entry / "cwd"))
+    except OSError:
+        return False
+
+
+def _with_parents(link: Path) -> list[Path]:
+    place = link.readlink()
+    return [place, *place.parents]
+
+
+def _die_with_parent() -> list[str]:
+    is_main = threading.current_thread() is threading.main_thread()
+    return ["setpriv", "--pdeathsig", "KILL"] if is_main and shutil.which("setpriv") else []
