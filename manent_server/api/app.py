@@ -1,0 +1,112 @@
+"""The two applications of a server: the API, and probes with metrics on their own listener."""
+
+from functools import partial
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from manent_server.api import deploys, locks, logs, openapi, places, probes, problem
+from manent_server.api.calls import Calls, usecases
+from manent_server.api.envelope import Envelope
+from manent_server.api.logs import Watching
+from manent_server.api.route import PREFIX
+from manent_server.api.signin import SignIn
+from manent_server.domain.errors import NotFound
+from manent_server.observability.metrics import Metrics
+from manent_server.observability.redaction import Redactor
+
+_ROUTERS = (deploys.router, logs.router, places.router, locks.router)
+
+
+def create_app(
+    desk: Any,
+    *,
+    calls: Calls | None = None,
+    metrics: Metrics | None = None,
+    redactor: Redactor | None = None,
+) -> FastAPI:
+    """The API of one server.
+
+    Args:
+        desk: What the use cases work on; handed through, and asked for `settings()`.
+        calls: The use cases; the real ones unless given.
+        metrics: Where requests are counted.
+        redactor: What no answer may hold.
+    """
+    app = _bare(desk, calls=calls, metrics=metrics, openapi_url=f"{PREFIX}/openapi.json")
+    app.state.body_limit = desk.settings().server.body_limit
+    app.state.watching = Watching()
+    for router in _ROUTERS:
+        app.router.routes.extend(router.routes)
+    app.add_exception_handler(HTTPException, _http_exception)
+    openapi.install(app)
+    app.add_middleware(SignIn, authenticate=partial(app.state.calls.authenticate, desk))
+    _wrap(app, redactor)
+    return app
+
+
+def create_probe_app(
+    desk: Any,
+    *,
+    calls: Calls | None = None,
+    metrics: Metrics | None = None,
+    redactor: Redactor | None = None,
+) -> FastAPI:
+    """`/livez`, `/readyz` and `/metrics` of one process."""
+    app = _bare(desk, calls=calls, metrics=metrics, openapi_url=None)
+    app.add_route("/metrics", probes.metrics, methods=["GET"])
+    app.add_exception_handler(HTTPException, _http_exception)
+    _wrap(app, redactor)
+    return app
+
+
+def _bare(
+    desk: Any, *, calls: Calls | None, metrics: Metrics | None, openapi_url: str | None
+) -> FastAPI:
+    app = FastAPI(
+        title="manent",
+        version=version("manent"),
+        openapi_url=openapi_url,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,
+    )
+    app.state.desk = desk
+    app.state.calls = calls or usecases()
+    app.state.metrics = metrics or Metrics()
+    app.state.probing = anyio.CapacityLimiter(2)
+    app.router.routes.extend(probes.router.routes)
+    return app
+
+
+def _wrap(app: FastAPI, redactor: Redactor | None) -> None:
+    app.add_middleware(Envelope, metrics=app.state.metrics, redactor=redactor or Redactor())
+
+
+async def _http_exception(request: Request, error: Exception) -> Response:
+    """What the router itself refuses: unknown paths and wrong methods."""
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = ", ".join(_methods(request))
+        raise problem.refusal(
+            405,
+            "method_not_allowed",
+            f"{request.method} is not allowed here",
+            advice=f"use {allowed}",
+            headers={"Allow": allowed},
+        )
+    raise NotFound("no such route", next=f"the routes are listed in {PREFIX}/openapi.json")
+
+
+def _methods(request: Request) -> list[str]:
+    found: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)

@@ -1,0 +1,148 @@
+"""What requests may say: bodies and query parameters, every unknown field refused."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from manent_server.api.fields import (
+    MAX_COUNT,
+    Count,
+    Digest,
+    Instant,
+    Link,
+    Name,
+    Priority,
+    Reason,
+    Sequence,
+    Text,
+    UpperCase,
+    Version,
+)
+
+StateName = Literal["DELAYED", "ENQUEUED", "PENDING", "SUCCESS", "ERROR", "CANCELLED"]
+OutcomeName = Literal[
+    "deployed",
+    "failed",
+    "rolled_back",
+    "rollback_failed",
+    "cancelled",
+    "expired",
+    "superseded",
+]
+CollisionName = Literal["queue", "latest", "reject", "cancel_running"]
+
+
+class Body(BaseModel):
+    """A JSON object from outside: no unknown field, no text taken for a number or back."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Parameters(BaseModel):
+    """The query of a route: a closed list of parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Links(Body):
+    """Where a person reads more."""
+
+    ci: Link | None = None
+    changes: Link | None = None
+
+
+class Change(Body):
+    """One change a version brings."""
+
+    id: Text
+    author: Text
+    at: Instant
+
+
+class DeployBody(Body):
+    """Bring a version of an application to an environment."""
+
+    application: Name
+    environment: Name
+    version: Version | None = Field(
+        default=None, description="Required, except for a redeploy of what is in place."
+    )
+    kind: Literal["deploy", "redeploy"] = "deploy"
+    sha256: Digest | None = Field(default=None, description="Digest the artifact must have.")
+    reason: Reason | None = None
+    not_before: Instant | None = None
+    not_after: Instant | None = Field(
+        default=None, description="Not started by then, it ends CANCELLED with outcome expired."
+    )
+    priority: Priority | None = Field(default=None, description="Lower goes first.")
+    sequence: Sequence | None = Field(
+        default=None, description="Order of builds: a lower one is outdated by a higher."
+    )
+    collision: CollisionName | None = None
+    if_blocked: Literal["wait", "refuse"] | None = None
+    override: Annotated[list[Name], Field(max_length=20)] = []
+    targets: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
+    links: Links | None = None
+    changes: Annotated[list[Change], Field(max_length=500)] = []
+
+
+class RollbackBody(Body):
+    """Go back to the version before, or to a named one."""
+
+    application: Name
+    environment: Name
+    to: Version | None = Field(default=None, description="Default: the last good version.")
+    reason: Reason
+    current_configuration: bool = Field(
+        default=False, description="Use today's configuration, not the one of then."
+    )
+
+
+class CancelBody(Body):
+    """Stop a deploy."""
+
+    rollback: bool = Field(default=False, description="Roll touched targets back as well.")
+    reason: Reason | None = None
+
+
+class LockBody(Body):
+    """Keep deploys from starting."""
+
+    application: Name | None = Field(default=None, description="Default: every application.")
+    environment: Name | None = Field(default=None, description="Default: every environment.")
+    reason: Reason
+    expires_at: Instant | None = None
+
+
+class DeployQuery(Parameters):
+    """Which deploys to list."""
+
+    application: Name | None = None
+    environment: Name | None = None
+    version: Version | None = None
+    state: Annotated[list[Annotated[StateName, UpperCase]], Field(max_length=20)] = []
+    outcome: OutcomeName | None = None
+    before: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="`next` of the page before."
+    )
+    limit: Annotated[Count, Field(ge=1, le=500)] = 50
+
+
+class InventoryQuery(Parameters):
+    """Which part of the inventory to show."""
+
+    application: Name | None = None
+    environment: Name | None = None
+
+
+class LogQuery(Parameters):
+    """Which lines of a log to read."""
+
+    after: Annotated[Count, Field(ge=0, le=MAX_COUNT)] = Field(
+        default=0, description="Lines with a higher sequence only."
+    )
+    limit: Annotated[Count, Field(ge=1, le=500)] = 500
+
+
+class NoQuery(Parameters):
+    """A route without parameters."""

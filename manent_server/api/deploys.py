@@ -1,0 +1,106 @@
+"""Routes of deploys: ask for one, look at it, stop it, go back."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from manent_server.api import shapes
+from manent_server.api.bodies import CancelBody, DeployBody, DeployQuery, RollbackBody
+from manent_server.api.route import PREFIX, Route, needs
+from manent_server.api.session import Asked, Key
+from manent_server.domain.access import CANCEL, DEPLOY, READ, ROLLBACK
+from manent_server.usecases.requests import (
+    CancelRequest,
+    DeployFilter,
+    DeployRequest,
+    RollbackRequest,
+)
+
+router = APIRouter(prefix=PREFIX, route_class=Route, tags=["deploys"])
+_ONE = "/deploys/{address:address}"
+_PLAINLY = CancelBody()
+
+
+@router.post("/deploys", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY))
+def submit(body: DeployBody, asked: Asked, key: Key) -> Any:
+    """Ask for a deploy: accepted, it waits, runs and ends on its own."""
+    request = DeployRequest(
+        application=body.application,
+        environment=body.environment,
+        version=body.version,
+        kind=body.kind,
+        sha256=body.sha256,
+        reason=body.reason,
+        not_before=body.not_before,
+        not_after=body.not_after,
+        priority=body.priority,
+        sequence=body.sequence,
+        collision=body.collision,
+        if_blocked=body.if_blocked,
+        override=tuple(body.override),
+        targets=None if body.targets is None else tuple(body.targets),
+        links=body.links.model_dump(exclude_none=True) if body.links else {},
+        changes=tuple(change.model_dump() for change in body.changes),
+    )
+    return asked.calls.submit(asked.desk, request, caller=asked.caller, key=key)
+
+
+@router.get("/deploys", response_model=shapes.Deploys, openapi_extra=needs(READ))
+def deploys(asked: Asked, query: Annotated[DeployQuery, Query()]) -> Any:
+    """List deploys, newest first, a page at a time."""
+    wanted = DeployFilter(
+        application=query.application,
+        environment=query.environment,
+        version=query.version,
+        states=tuple(query.state),
+        outcome=query.outcome,
+        before=query.before,
+        limit=query.limit,
+    )
+    return asked.calls.deploys(asked.desk, wanted)
+
+
+@router.post(
+    "/rollbacks", status_code=201, response_model=shapes.Deploy, openapi_extra=needs(ROLLBACK)
+)
+def roll_back(body: RollbackBody, asked: Asked, key: Key) -> Any:
+    """Go back: a deploy of kind rollback."""
+    request = RollbackRequest(
+        application=body.application,
+        environment=body.environment,
+        to=body.to,
+        reason=body.reason,
+        current_configuration=body.current_configuration,
+    )
+    return asked.calls.roll_back(asked.desk, request, caller=asked.caller, key=key)
+
+
+@router.get(f"{_ONE}/steps", response_model=shapes.Steps, openapi_extra=needs(READ))
+def steps(address: str, asked: Asked) -> Any:
+    """The steps of a deploy."""
+    return asked.calls.steps(asked.desk, address)
+
+
+@router.get(f"{_ONE}/attempts", response_model=shapes.Attempts, openapi_extra=needs(READ))
+def attempts(address: str, asked: Asked) -> Any:
+    """The attempts of a deploy: each run of a hook."""
+    return asked.calls.attempts(asked.desk, address)
+
+
+@router.get(f"{_ONE}/explain", response_model=shapes.Explanation, openapi_extra=needs(READ))
+def explain(address: str, asked: Asked) -> Any:
+    """Why a deploy is where it is."""
+    return asked.calls.explain(asked.desk, address)
+
+
+@router.post(f"{_ONE}/cancel", response_model=shapes.Deploy, openapi_extra=needs(CANCEL))
+def cancel(address: str, asked: Asked, key: Key, body: CancelBody = _PLAINLY) -> Any:
+    """Stop a deploy; with `rollback`, roll back what it touched."""
+    request = CancelRequest(rollback=body.rollback, reason=body.reason)
+    return asked.calls.cancel(asked.desk, address, request, caller=asked.caller, key=key)
+
+
+@router.get(_ONE, response_model=shapes.Deploy, openapi_extra=needs(READ))
+def deploy(address: str, asked: Asked) -> Any:
+    """One deploy."""
+    return asked.calls.deploy(asked.desk, address)

@@ -1,0 +1,63 @@
+"""Types of single fields: what JSON may say there, and how it is documented."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+
+MAX_COUNT = 2**63 - 1
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+def instant(value: Any) -> datetime:
+    """The instant an RFC 3339 text names, in UTC."""
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not _INSTANT.fullmatch(value):
+        raise ValueError("must be an instant as in 2027-01-31T18:00:00Z")
+    try:
+        return datetime.fromisoformat(_microseconds(value).upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("must be an instant that exists") from None
+
+
+def _microseconds(text: str) -> str:
+    return re.sub(r"(\.\d{6})\d+", r"\1", text)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or not _DIGITS.fullmatch(value):
+        raise ValueError("must be a whole number")
+    return int(value)
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+# Names and versions are judged by the use case, which knows the nearest existing one; the
+# pattern here only documents them.
+Name = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"^[a-z0-9][a-z0-9._-]{0,62}$"})]
+Version = Annotated[
+    str, WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$"})
+]
+Digest = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"^[0-9a-f]{64}$"})]
+Instant = Annotated[
+    datetime,
+    BeforeValidator(instant),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+Link = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[!-~]+$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Priority = Annotated[int, Field(ge=0, le=1000)]
+# Query parameters are text: only plain digits count as a number.
+Count = Annotated[int, BeforeValidator(_count)]
+UpperCase = BeforeValidator(_upper)

@@ -1,0 +1,59 @@
+"""Probes and metrics: for the platform, never for people, and without a token."""
+
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from manent_server.api import shapes
+from manent_server.domain.errors import ManentError
+from manent_server.observability.metrics import CONTENT_TYPE
+
+router = APIRouter(tags=["probes"])
+SECONDS = 5.0
+
+
+@router.get("/livez", response_model=shapes.Liveness)
+async def livez() -> Any:
+    """The process answers. Asks nothing of the database."""
+    return {"alive": True}
+
+
+@router.get(
+    "/readyz", response_model=shapes.Readiness, responses={503: {"model": shapes.Readiness}}
+)
+async def readyz(request: Request) -> Response:
+    """Whether this process should get work: 503 while it drains or cannot do any."""
+    state = request.app.state
+    try:
+        with anyio.fail_after(SECONDS):
+            found = await anyio.to_thread.run_sync(
+                lambda: state.calls.ready(state.desk),
+                limiter=state.probing,
+                abandon_on_cancel=True,
+            )
+    except TimeoutError:
+        found = _not_ready("the database does not answer in time")
+    except ManentError as error:
+        found = _not_ready(error.detail)
+    body = shapes.Readiness.model_validate(found).model_dump()
+    return JSONResponse(body, status_code=200 if body["ready"] else 503)
+
+
+async def metrics(request: Request) -> Response:
+    """All metrics of this process."""
+    state = request.app.state
+    try:
+        with anyio.fail_after(SECONDS):
+            text = await anyio.to_thread.run_sync(
+                state.metrics.render, limiter=state.probing, abandon_on_cancel=True
+            )
+    except TimeoutError:
+        return Response(status_code=503)
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+def _not_ready(reason: str) -> dict[str, Any]:
+    return {"ready": False, "draining": False, "running": 0, "reasons": [reason]}

@@ -1,0 +1,311 @@
+"""What answers say: every field listed, anything else left out before it is sent."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+When = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+class Shape(BaseModel):
+    """One object of an answer."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+
+class Named(Shape):
+    """A deploy referred to, with the version it brought."""
+
+    deploy: str
+    version: str
+
+
+class Cancellation(Shape):
+    """Who asked a deploy to stop."""
+
+    requested_at: When | None = None
+    by: str | None = None
+    rollback: bool = False
+    reason: str | None = None
+
+
+class Failure(Shape):
+    """Why a deploy or a step failed."""
+
+    code: str | None = None
+    step: str | None = None
+    message: str | None = None
+
+
+class Deploy(Shape):
+    """One deploy."""
+
+    id: str
+    number: int
+    application: str
+    environment: str
+    version: str | None
+    kind: str
+    state: str
+    phase: str | None = None
+    outcome: str | None = None
+    position: int | None = None
+    url: str | None = None
+    reason: str | None = None
+    requested_by: str | None = None
+    requested_at: When | None = None
+    started_at: When | None = None
+    ended_at: When | None = None
+    sha256: str | None = None
+    priority: int | None = None
+    sequence: int | None = None
+    not_before: When | None = None
+    not_after: When | None = None
+    root: str | None = None
+    rerun_of: str | None = None
+    pass_: int | None = Field(default=None, alias="pass")
+    epoch: int | None = None
+    executor: str | None = None
+    workflow_version: str | None = None
+    rollback_to: Named | None = None
+    cancel: Cancellation | None = None
+    error: Failure | None = None
+    superseded_by: str | None = None
+    warnings: list[Any] = []
+    links: dict[str, Any] | None = None
+    changes: list[Any] | None = None
+    targets: list[Any] = []
+
+
+class Step(Shape):
+    """One step of a deploy's plan."""
+
+    step: str
+    hook: str | None = None
+    target: str | None = None
+    wave: int | None = None
+    pass_: int | None = Field(default=None, alias="pass")
+    state: str
+    attempts: int = 0
+    started_at: When | None = None
+    ended_at: When | None = None
+    error: dict[str, Any] | None = None
+    outputs: Any = None
+
+
+class Attempt(Shape):
+    """One run of a hook."""
+
+    step: str
+    attempt: int
+    epoch: int | None = None
+    executor: str | None = None
+    handed_out_at: When | None = None
+    ended_at: When | None = None
+    result: str | None = None
+    error: dict[str, Any] | None = None
+    outputs: Any = None
+
+
+class LogLine(Shape):
+    """One line of a deploy's log."""
+
+    sequence: int
+    at: When | None = None
+    step: str | None = None
+    attempt: int | None = None
+    stream: str | None = None
+    text: str
+    executor: str | None = None
+
+
+class ClosedGate(Shape):
+    """One reason why a deploy does not start."""
+
+    gate: str
+    closed_since: When | None = None
+    opens_at: When | None = None
+    opened_by: str | None = None
+    command: str | None = None
+    detail: str | None = None
+
+
+class BlockedBy(Shape):
+    """The deploy that holds the place."""
+
+    id: str
+    executor: str | None = None
+    alive: bool | None = None
+
+
+class Workers(Shape):
+    """Who could run it."""
+
+    pool: str | None = None
+    alive: int | None = None
+    lacking: list[Any] | None = None
+
+
+class Explanation(Shape):
+    """Why a deploy is where it is."""
+
+    id: str
+    state: str
+    phase: str | None = None
+    summary: str
+    gates: list[ClosedGate] = []
+    position: int | None = None
+    ahead: list[str] = []
+    blocked_by: BlockedBy | None = None
+    workers: Workers | None = None
+
+
+class InventoryRow(Shape):
+    """What runs on one target."""
+
+    application: str
+    environment: str
+    target: str
+    version: str | None = None
+    sha256: str | None = None
+    configuration: str | None = None
+    since: When | None = None
+    deploy: str | None = None
+    state: str
+
+
+class EnvironmentSummary(Shape):
+    """One environment in the list."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    tier: str | None = None
+
+
+class Environment(EnvironmentSummary):
+    """One environment: who is in it, who waits, what is closed."""
+
+    slots: list[Any] = []
+    queue: list[Any] = []
+
+
+class Application(Shape):
+    """One application and where it may go."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    environments: Any = None
+
+
+class Lock(Shape):
+    """One lock."""
+
+    id: str
+    application: str | None = None
+    environment: str | None = None
+    reason: str | None = None
+    owner: str | None = None
+    created_at: When | None = None
+    expires_at: When | None = None
+    automatic: bool = False
+
+
+class ServerVersion(Shape):
+    """What answers here."""
+
+    version: str
+    workflow_version: str | None = None
+    minimum_client: str
+
+
+class Deploys(Shape):
+    """A page of deploys, newest first."""
+
+    items: list[Deploy]
+    next: str | None = None
+
+
+class Steps(Shape):
+    """The steps of a deploy in the order of its plan."""
+
+    items: list[Step]
+    next: str | None = None
+
+
+class Attempts(Shape):
+    """The attempts of a deploy in the order they were handed out."""
+
+    items: list[Attempt]
+    next: str | None = None
+
+
+class LogPage(Shape):
+    """Lines of a log; `next` is the `after` of the following page."""
+
+    items: list[LogLine]
+    next: int
+    ended: bool
+
+
+class InventoryRows(Shape):
+    """The inventory, a row for each target."""
+
+    items: list[InventoryRow]
+    next: str | None = None
+
+
+class Environments(Shape):
+    """All environments."""
+
+    items: list[EnvironmentSummary]
+    next: str | None = None
+
+
+class Applications(Shape):
+    """All applications."""
+
+    items: list[Application]
+    next: str | None = None
+
+
+class Locks(Shape):
+    """All locks that hold."""
+
+    items: list[Lock]
+    next: str | None = None
+
+
+class Finding(Shape):
+    """One thing wrong with a request."""
+
+    path: str
+    message: str
+
+
+class ProblemBody(BaseModel):
+    """A refusal, as RFC 9457 has it, and what to do next."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    next: str
+    request_id: str
+    errors: list[Finding] | None = None
+
+
+class Liveness(Shape):
+    """The process answers."""
+
+    alive: bool
+
+
+class Readiness(Shape):
+    """Whether this process should get work."""
+
+    ready: bool
+    draining: bool
+    running: int
+    reasons: list[str]

@@ -1,0 +1,243 @@
+"""The metrics of one process, in a registry of their own, and the list of them for the manual.
+
+No label ever holds the name of a person, a version, a deploy id or anything a caller wrote.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_log = logging.getLogger("manent.metrics")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_HOOK_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
+_HTTP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of the list."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+@dataclass(frozen=True)
+class ExecutorBeat:
+    """What the metrics say of one row of the executor registry."""
+
+    executor: str
+    is_up: bool
+    heartbeat_at: datetime | None
+
+
+EXECUTOR_UP = Metric(
+    "manent_executor_up",
+    "gauge",
+    ("executor",),
+    "1 while the executor is alive, 0 when it is lost or stopped.",
+)
+EXECUTOR_HEARTBEAT = Metric(
+    "manent_executor_heartbeat_timestamp_seconds",
+    "gauge",
+    ("executor",),
+    "Unix time of the executor's last heartbeat, by the database's clock.",
+)
+DATABASE_UP = Metric(
+    "manent_database_up", "gauge", (), "1 if the database answered this very scrape, else 0."
+)
+STALE_WRITES = Metric(
+    "manent_stale_writes_total",
+    "counter",
+    (),
+    "Writes dropped because their deploy had a newer epoch.",
+)
+DEPLOYS_ENDED = Metric(
+    "manent_deploys_ended_total",
+    "counter",
+    ("state", "outcome"),
+    "Deploys this process has closed.",
+)
+HOOK_SECONDS = Metric(
+    "manent_hook_seconds",
+    "histogram",
+    ("plugin", "hook", "result"),
+    "Duration of hook calls.",
+)
+HTTP_REQUESTS = Metric(
+    "manent_http_requests_total",
+    "counter",
+    ("method", "route", "status"),
+    "Requests answered; an unknown path counts as unmatched.",
+)
+HTTP_SECONDS = Metric(
+    "manent_http_request_seconds",
+    "histogram",
+    ("method", "route"),
+    "Duration of requests; a followed log counts until its end.",
+)
+LOG_LINES_DROPPED = Metric(
+    "manent_log_lines_dropped_total",
+    "counter",
+    (),
+    "Lines of deploy logs left out because a limit was reached.",
+)
+ENGINE_REPAIRS = Metric(
+    "manent_engine_repairs_total",
+    "counter",
+    ("reason",),
+    "Deploys the reconciler dispatched anew.",
+)
+RELOAD_FAILED = Metric(
+    "manent_reload_failed_total",
+    "counter",
+    (),
+    "Reloads of manent.yml that changed nothing because the file had errors.",
+)
+LISTED = (
+    EXECUTOR_UP,
+    EXECUTOR_HEARTBEAT,
+    DATABASE_UP,
+    STALE_WRITES,
+    DEPLOYS_ENDED,
+    HOOK_SECONDS,
+    HTTP_REQUESTS,
+    HTTP_SECONDS,
+    LOG_LINES_DROPPED,
+    ENGINE_REPAIRS,
+    RELOAD_FAILED,
+)
+
+
+class Metrics:
+    """Everything one process counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._stale_writes = self._counter(STALE_WRITES)
+        self._deploys_ended = self._counter(DEPLOYS_ENDED)
+        self._hook_seconds = self._histogram(HOOK_SECONDS, _HOOK_SECONDS)
+        self._http_requests = self._counter(HTTP_REQUESTS)
+        self._http_seconds = self._histogram(HTTP_SECONDS, _HTTP_SECONDS)
+        self._log_lines_dropped = self._counter(LOG_LINES_DROPPED)
+        self._engine_repairs = self._counter(ENGINE_REPAIRS)
+        self._reload_failed = self._counter(RELOAD_FAILED)
+
+    def watch_executors(self, read: Callable[[], Iterable[ExecutorBeat]]) -> None:
+        """Show the executor registry: `read` asks the database at every scrape."""
+        self.registry.register(_Executors(read))
+
+    def stale_write(self, count: int = 1) -> None:
+        """Count writes dropped because of a newer epoch."""
+        self._stale_writes.inc(count)
+
+    def deploy_ended(self, state: str, outcome: str) -> None:
+        """Count a deploy closed."""
+        self._deploys_ended.labels(state, outcome).inc()
+
+    def hook(self, plugin: str, hook: str, result: str, *, seconds: float) -> None:
+        """Record a hook call."""
+        self._hook_seconds.labels(plugin, hook, result).observe(seconds)
+
+    def http_request(self, method: str, route: str, status: int, *, seconds: float) -> None:
+        """Record a request answered; `route` is the pattern, never the path."""
+        known = method if method in _METHODS else "other"
+        self._http_requests.labels(known, route, str(status)).inc()
+        self._http_seconds.labels(known, route).observe(seconds)
+
+    def log_lines_dropped(self, count: int) -> None:
+        """Count log lines left out."""
+        self._log_lines_dropped.inc(count)
+
+    def engine_repair(self, reason: str) -> None:
+        """Count a deploy dispatched anew by the reconciler."""
+        self._engine_repairs.labels(reason).inc()
+
+    def reload_failed(self) -> None:
+        """Count a reload that changed nothing."""
+        self._reload_failed.inc()
+
+    def render(self) -> bytes:
+        """The text a scraper reads."""
+        return generate_latest(self.registry)
+
+    def _counter(self, metric: Metric) -> Counter:
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _histogram(self, metric: Metric, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(
+            metric.name, metric.help, metric.labels, buckets=buckets, registry=self.registry
+        )
+
+
+class _Executors(Collector):
+    """The executor registry, read at every scrape; an outage shows as such and as no rows."""
+
+    def __init__(self, read: Callable[[], Iterable[ExecutorBeat]]) -> None:
+        self._read = read
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """The families, without asking the database."""
+        return [_gauge(EXECUTOR_UP), _gauge(EXECUTOR_HEARTBEAT), _gauge(DATABASE_UP)]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families with what the database says now."""
+        up, heartbeat, database = self.describe()
+        try:
+            beats = list(self._read())
+        except Exception as error:  # noqa: BLE001 - a scrape tells of an outage, it never fails
+            _log.warning("the executor registry cannot be read: %s", type(error).__name__)
+            database.add_metric([], 0)
+        else:
+            database.add_metric([], 1)
+            for beat in beats:
+                up.add_metric([beat.executor], int(beat.is_up))
+                if beat.heartbeat_at is not None:
+                    heartbeat.add_metric([beat.executor], beat.heartbeat_at.timestamp())
+        yield from (up, heartbeat, database)
+
+
+def render_reference() -> str:
+    """The page that lists every metric, as Markdown."""
+    rows = [
+        f"| `{metric.name}` | {metric.kind} | "
+        f"{', '.join(f'`{label}`' for label in metric.labels) or '-'} | {metric.help} |"
+        for metric in sorted(LISTED, key=lambda metric: metric.name)
+    ]
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            "Every process serves `/metrics` on `server.metrics_listen`. Values of "
+            "`manent_executor_*` come from the database and are the same in every process; all "
+            "others count what this process did since it started. No label holds the name of a "
+            "person, a version or a deploy.",
+            "",
+            "| Name | Kind | Labels | Meaning |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            "The usual `process_*` and `python_info` metrics are there as well.",
+            "",
+        ]
+    )
+
+
+def _gauge(metric: Metric) -> GaugeMetricFamily:
+    return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
