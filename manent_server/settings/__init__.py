@@ -1,0 +1,43 @@
+"""manent.yml to frozen typed values, or to everything that is wrong with it."""
+
+from manent_server.settings.load import load
+from manent_server.settings.placement import OptionsCheck
+from manent_server.settings.values import (
+    Application,
+    ArtifactSource,
+    Database,
+    Dbos,
+    Environment,
+    Log,
+    Logs,
+    Placement,
+    Plugins,
+    Recovery,
+    Retention,
+    Retry,
+    Server,
+    Settings,
+    Tls,
+    Worker,
+)
+
+__all__ = [
+    "Application",
+    "ArtifactSource",
+    "Database",
+    "Dbos",
+    "Environment",
+    "Log",
+    "Logs",
+    "OptionsCheck",
+    "Placement",
+    "Plugins",
+    "Recovery",
+    "Retention",
+    "Retry",
+    "Server",
+    "Settings",
+    "Tls",
+    "Worker",
+    "load",
+]

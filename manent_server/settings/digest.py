@@ -1,0 +1,41 @@
+"""One number for what a configuration means, to see whether two processes have the same."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from manent_server.domain import duration
+from manent_server.settings.values import Database
+
+
+def digest(values: Mapping[str, Any], *, folder: Path) -> str:
+    """sha256 of the values in canonical JSON; the database counts as shown, paths as written."""
+    canonical = json.dumps(
+        _plain(values, folder), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _plain(value: Any, folder: Path) -> Any:
+    if isinstance(value, Database):
+        return {"url": value.shown, "pool": value.pool}
+    if is_dataclass(value):
+        return {item.name: _plain(getattr(value, item.name), folder) for item in fields(value)}
+    if isinstance(value, Mapping):
+        # Targets and applications have an order, which is part of the meaning.
+        return [[key, _plain(item, folder)] for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return [_plain(item, folder) for item in value]
+    return _leaf(value, folder)
+
+
+def _leaf(value: Any, folder: Path) -> Any:
+    if isinstance(value, timedelta):
+        return duration.show(value)
+    if isinstance(value, Path):
+        return str(value.relative_to(folder) if value.is_relative_to(folder) else value)
+    return value

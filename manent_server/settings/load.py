@@ -1,0 +1,124 @@
+"""From manent.yml to settings, or to everything that is wrong with it."""
+
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from manent_server.settings import checks, database_url, files
+from manent_server.settings.digest import digest
+from manent_server.settings.files import Files
+from manent_server.settings.findings import Findings
+from manent_server.settings.node import Scalar, Table
+from manent_server.settings.placement import OptionsCheck, Placing
+from manent_server.settings.reading import INVALID, Reading
+from manent_server.settings.schema import TOP
+from manent_server.settings.values import Database, Environment, Settings
+
+_NAMED = {
+    "environment": ("environments",),
+    "target group": ("target_groups",),
+    "template": ("templates",),
+}
+
+
+def load(
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    check_options: OptionsCheck | None = None,
+    plugins: Collection[str] | None = None,
+) -> Settings:
+    """Read a configuration.
+
+    Args:
+        path: manent.yml; relative paths inside begin at its folder.
+        environ: Where `${NAME}` is looked up.
+        check_options: Asked about the merged options of every target.
+        plugins: The names of installed plugins; None = not checked.
+
+    Raises:
+        ConfigurationError: With every error found in `errors`.
+    """
+    findings = Findings()
+    read = files.read(path, findings)
+    settings: Settings | None = None
+    if read.root is not None:
+        reading = Reading(
+            findings=findings,
+            environ=environ,
+            folder=path.absolute().parent,
+            names=_names(read.root, plugins),
+        )
+        settings = _settings(path, read, read.root, Placing(read.root, reading, check_options))
+    findings.raise_if_any(str(path))
+    if settings is None:
+        raise AssertionError("nothing was read and nothing is wrong")
+    return settings
+
+
+def _names(root: Table, plugins: Collection[str] | None) -> dict[str, tuple[str, ...]]:
+    tables = {what: root.table(*keys) for what, keys in _NAMED.items()}
+    names = {what: tuple(table.entries) if table else () for what, table in tables.items()}
+    if plugins is not None:
+        external = root.table("plugins", "external")
+        names["plugin"] = (*plugins, *(external.entries if external else ()))
+    return names
+
+
+def _settings(path: Path, read: Files, root: Table, placing: Placing) -> Settings | None:
+    reading = placing.reading
+    values = TOP.read(root, reading)
+    applications = placing.applications()
+    executor_id = _executor_id(values, root, reading)
+    if values is INVALID or len(reading.findings):
+        return None
+    for key in ("include", "target_groups", "templates"):
+        del values[key]
+    values["applications"] = applications
+    values["database"] = _database(values["database"], root)
+    values["environments"] = _environments(values)
+    common = {key: value for key, value in values.items() if key != "executor_id"}
+    return Settings(
+        **{**values, "executor_id": executor_id},
+        path=path,
+        files=read.paths,
+        modified_at=read.modified_at,
+        digest=digest(common, folder=reading.folder),
+        origins=placing.origins,
+    )
+
+
+def _database(values: Mapping[str, Any], root: Table) -> Database:
+    shown = database_url.without_password(values["url"])
+    if shown.startswith("sqlite"):
+        section = root.table("database")
+        written = section.get("url") if section else None
+        shown = written.text if isinstance(written, Scalar) else "sqlite:///manent.db"
+    return Database(**values, shown=shown)
+
+
+def _environments(values: Mapping[str, Any]) -> dict[str, Environment]:
+    found = {}
+    for name, environment in values["environments"].items():
+        kept = {key: value for key, value in environment.items() if key != "defaults"}
+        if kept["concurrency"] is None:
+            kept["concurrency"] = values["environment_concurrency"]
+        found[name] = Environment(name=name, **kept)
+    return found
+
+
+def _executor_id(values: Any, root: Table, reading: Reading) -> str:
+    """The id as given, else the host name, which has to be one too."""
+    given = None if values is INVALID else values["executor_id"]
+    if given or values is INVALID:
+        return given or ""
+    host = socket.gethostname()
+    try:
+        return checks.executor_id(host)
+    except ValueError as error:
+        place = replace(root.place, line=0)
+        message = f"the host name is no executor id ({error}); set executor_id"
+        reading.findings.add(place, ("executor_id",), message)
+        return ""

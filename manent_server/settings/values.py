@@ -1,0 +1,192 @@
+"""What manent.yml means: frozen, typed, complete."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from manent_server.settings.node import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    """Certificate and key of the API's listener."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """The server's own log."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    format: Literal["auto", "text", "json"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """Listeners and the public address."""
+
+    listen: str
+    metrics_listen: str | None
+    url: str
+    trusted_proxies: tuple[str, ...]
+    tls: Tls | None
+    body_limit: int
+    log: Log
+
+
+@dataclass(frozen=True, kw_only=True)
+class Database:
+    """The one database; `shown` is the URL without its password."""
+
+    url: str = field(repr=False)
+    pool: int
+    shown: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """What one worker does at once, and where."""
+
+    concurrency: int
+    hook_processes: int
+    warm: int
+    pools: tuple[str, ...]
+    workdir: Path
+    kill_grace: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dbos:
+    """The engine's waits."""
+
+    drain_timeout: timedelta
+    polling_interval: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """When a worker counts as lost."""
+
+    heartbeat_interval: timedelta
+    stale_after: timedelta
+    auto_recover_after: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long things are kept."""
+
+    keys_max_age: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logs:
+    """Caps of a deploy's log, in bytes."""
+
+    line_limit: int
+    deploy_limit: int
+    tail: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """Plugins that are executables: name and argument list."""
+
+    external: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """One stage; `concurrency` is filled in from `environment_concurrency`."""
+
+    name: str
+    tier: Literal["development", "staging", "production"]
+    concurrency: int
+    pool: str
+    rollback: Literal["automatic", "manual"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactSource:
+    """Where a version's artifact lies; the URL still holds its placeholders."""
+
+    url: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """How a failed hook is tried again."""
+
+    attempts: int
+    initial: timedelta
+    factor: float
+    cap: timedelta
+    total: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """One application in one environment, all layers merged."""
+
+    plugin: str
+    artifact: ArtifactSource | None
+    targets: Mapping[str, Mapping[str, Any]]
+    waves: tuple[tuple[str, ...], ...]
+    max_parallel: int
+    soak: timedelta
+    timeout: timedelta
+    deadline: timedelta
+    retry: Retry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Application:
+    """What is deployed, by the environments it is placed in."""
+
+    name: str
+    environments: Mapping[str, Placement]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The nodes one placement was read from, for `check --show`."""
+
+    merged: Table
+    targets: Mapping[str, Table]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The whole configuration.
+
+    Attributes:
+        digest: sha256 of what all processes of one installation must agree on: everything but
+            `executor_id`, the database password and where the files lie.
+        modified_at: Newest change of the files, UTC.
+        files: manent.yml first, then the included ones as read.
+        origins: Where each placement came from, by application and environment.
+    """
+
+    server: Server
+    database: Database
+    executor_id: str
+    environment_concurrency: int
+    worker: Worker
+    dbos: Dbos
+    recovery: Recovery
+    retention: Retention
+    logs: Logs
+    secrets: Mapping[str, Any]
+    plugins: Plugins
+    environments: Mapping[str, Environment]
+    applications: Mapping[str, Application]
+    path: Path
+    files: tuple[Path, ...]
+    modified_at: datetime
+    digest: str
+    origins: Mapping[tuple[str, str], Origin] = field(compare=False, repr=False)
