@@ -61,7 +61,9 @@ OUTCOMES = {
 MOVES = {
     State.DELAYED: frozenset({State.ENQUEUED, State.CANCELLED}),
     State.ENQUEUED: frozenset({State.DELAYED, State.PENDING, State.CANCELLED}),
-    State.PENDING: frozenset({State.ENQUEUED, State.SUCCESS, State.ERROR, State.CANCELLED}),
+    State.PENDING: frozenset(
+        {State.DELAYED, State.ENQUEUED, State.SUCCESS, State.ERROR, State.CANCELLED}
+    ),
     State.SUCCESS: frozenset[State](),
     State.ERROR: frozenset[State](),
     State.CANCELLED: frozenset[State](),

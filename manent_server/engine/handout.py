@@ -1,0 +1,218 @@
+"""The hand-out and the end of an attempt: the only place that keeps hooks apart.
+
+Nothing acts before a hand-out has committed. The engine checks ownership only when it
+saves; these two transactions check it before a hook begins and before its outcome counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from manent_server.domain import retry
+from manent_server.domain.deploy import Phase, State
+from manent_server.domain.order import Retry
+from manent_server.domain.plan import Step
+from manent_server.domain.retry import Failure
+from manent_server.engine.identity import Identity
+from manent_server.plugins.runner import HookEnd
+from manent_server.store import deploys, work, workers
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+from manent_server.store.work import StepRow
+
+_AGAIN = timedelta(seconds=1)
+COUNTED = frozenset({"failed", "timed_out"})
+_PHASES = {"deploy": Phase.DEPLOYING, "verify": Phase.VERIFYING, "rollback": Phase.ROLLING_BACK}
+
+
+class Refusal(StrEnum):
+    """Why an attempt was not handed out."""
+
+    NOT_MINE = "not_mine"
+    CANCELLED = "cancelled"
+    OVERDUE = "overdue"
+    OCCUPIED = "occupied"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Errand:
+    """An attempt to be handed out; its id and lock file are made before the transaction."""
+
+    id: str
+    deploy: Deploy
+    step: Step
+    plugin: str
+    identity: Identity
+    lock_file: str
+    is_undo: bool
+
+
+@dataclass(frozen=True)
+class HandOut:
+    """The answer: the number of the attempt, or why there is none and until when."""
+
+    refusal: Refusal | None
+    attempt: int = 0
+    checkpoint: Any = None
+    until: datetime | None = None
+
+
+def hand_out(tx: Transaction, errand: Errand) -> HandOut:
+    """Insert the attempt, or say why not; repeated with the same errand it answers the same."""
+    row = deploys.lock(tx, errand.deploy.id)
+    at = tx.now()
+    refusal = _refusal(tx, errand, row, at)
+    if refusal is not None or row is None:
+        return HandOut(refusal or Refusal.NOT_MINE)
+    step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
+    if step is None or step.ended_at is not None:
+        return HandOut(Refusal.DONE)
+    before = work.read_attempt(tx, errand.id)
+    if before is not None:
+        return HandOut(None, before.attempt, step.checkpoint)
+    occupied = work.in_the_way(tx, row, at=at)
+    if occupied:
+        ends = [attempt.lease_until for attempt in occupied]
+        known = [end for end in ends if end is not None]
+        return HandOut(Refusal.OCCUPIED, until=max(known) if len(known) == len(ends) else None)
+    number = work.count_attempts(tx, row.id, row.pass_number, step.name) + 1
+    _write(tx, errand, row, number, at)
+    return HandOut(None, number, step.checkpoint)
+
+
+def _refusal(tx: Transaction, errand: Errand, row: Deploy | None, at: datetime) -> Refusal | None:
+    if row is None or not is_current(row, errand.deploy):
+        return Refusal.NOT_MINE
+    if not workers.is_mine(tx, errand.identity.executor, errand.identity.incarnation):
+        return Refusal.NOT_MINE
+    if row.cancel_requested_at is not None and not (errand.is_undo and row.cancel_rollback):
+        return Refusal.CANCELLED
+    if not errand.is_undo and row.deadline_at is not None and row.deadline_at <= at:
+        return Refusal.OVERDUE
+    return None
+
+
+def is_current(row: Deploy, held: Deploy) -> bool:
+    """Whether the row still is the run that holds it: alive, same epoch, same incarnation."""
+    return (
+        row.state == State.PENDING
+        and row.epoch == held.epoch
+        and row.incarnation == held.incarnation
+    )
+
+
+def _write(tx: Transaction, errand: Errand, row: Deploy, number: int, at: datetime) -> None:
+    identity, step = errand.identity, errand.step
+    work.insert_attempt(
+        tx,
+        {
+            "id": errand.id,
+            "deploy": row.id,
+            "pass_number": row.pass_number,
+            "step": step.name,
+            "attempt": number,
+            "application": row.application,
+            "environment": row.environment,
+            "hook": step.hook,
+            "target": step.target or "",
+            "plugin": errand.plugin,
+            "epoch": row.epoch,
+            "executor": identity.executor,
+            "incarnation": identity.incarnation,
+            "hostname": identity.hostname,
+            "boot": identity.boot,
+            "pid_namespace": identity.pid_namespace,
+            "lock_file": errand.lock_file,
+            "handed_out_at": at,
+        },
+    )
+    values: dict[str, Any] = {"state": "running", "next_try_at": None}
+    if number == 1:
+        values["started_at"] = at
+    work.update_step(tx, row.id, row.pass_number, step.name, **values)
+    phase = Phase.ROLLING_BACK if errand.is_undo else _PHASES[step.hook]
+    deploys.update(tx, row.id, phase=phase, handed_out_at=row.handed_out_at or at)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How an attempt ended, and whether its step stays open for another one."""
+
+    errand: Errand
+    end: HookEnd
+    policy: Retry
+    is_overdue: bool
+
+
+def finish(tx: Transaction, result: Result) -> StepRow | None:
+    """End the attempt and say what that means for its step, in one transaction.
+
+    An attempt whose processes are known dead is ended whoever owns the deploy now; the step
+    is changed only by the current epoch.
+
+    Returns:
+        The step as it now stands, or None if the deploy is no longer this run's.
+    """
+    errand, end = result.errand, result.end
+    row = deploys.lock(tx, errand.deploy.id)
+    at = tx.now()
+    work.update_attempt(
+        tx,
+        errand.id,
+        ended_at=at,
+        result=end.result,
+        error=end.error,
+        outputs=end.outputs,
+    )
+    if row is None or not is_current(row, errand.deploy):
+        return None
+    step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
+    if step is None or step.ended_at is not None:
+        return step
+    values = _consequence(tx, result, step, at)
+    work.update_step(tx, row.id, row.pass_number, step.name, **values)
+    return work.read_step(tx, row.id, row.pass_number, step.name)
+
+
+def _consequence(tx: Transaction, result: Result, step: StepRow, at: datetime) -> Mapping[str, Any]:
+    end = result.end
+    if end.result == "succeeded":
+        return {"state": "succeeded", "outputs": end.outputs, "ended_at": at, "error": None}
+    if end.result == "cancelled":
+        return {"state": "failed", "error": end.error, "ended_at": at}
+    if end.result not in COUNTED and not result.is_overdue:
+        # What never began costs nothing, but is not tried in a tight loop.
+        due = at + _AGAIN if end.result == "not_started" else None
+        return {"state": "waiting", "next_try_at": due}
+    failures = _failures(tx, result.errand)
+    failure = Failure(failures, is_retryable=end.retryable, retry_after=end.retry_after)
+    began_at = step.started_at or at
+    due = None if result.is_overdue else _due(result.policy, failure, began_at, at)
+    error = deadline_error() if result.is_overdue else end.error
+    if due is None:
+        return {"state": "failed", "error": error, "ended_at": at, "failures": failures}
+    return {"state": "waiting", "error": error, "next_try_at": due, "failures": failures}
+
+
+def _due(policy: Retry, failure: Failure, began_at: datetime, at: datetime) -> datetime | None:
+    return retry.next_try(policy, failure, began_at=began_at, at=at)
+
+
+def _failures(tx: Transaction, errand: Errand) -> int:
+    # Counted, not incremented: the transaction may be repeated after it has happened.
+    attempts = work.read_attempts(tx, errand.deploy.id)
+    return sum(
+        1
+        for attempt in attempts
+        if attempt.step == errand.step.name
+        and attempt.pass_number == errand.deploy.pass_number
+        and attempt.result in COUNTED
+    )
+
+
+def deadline_error() -> dict[str, str]:
+    """The error of a step that the deploy's deadline ended."""
+    return {"code": "deadline", "message": "the deadline of the deploy has passed"}

@@ -1,0 +1,33 @@
+"""Who a worker is: its executor row, this start of it, and where its processes live."""
+
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`executor` names the row; `incarnation` this start; the rest says where it runs."""
+
+    executor: str
+    incarnation: str
+    hostname: str
+    boot: str
+    pid_namespace: str
+
+    @property
+    def engine_id(self) -> str:
+        """The id the engine knows this start by: an orphaned dequeue names its incarnation."""
+        return f"{self.executor}:{self.incarnation}"
+
+
+def identify(executor: str) -> Identity:
+    """A new incarnation of an executor on this host."""
+    return Identity(
+        executor=executor,
+        incarnation=secrets.token_hex(8),
+        hostname=socket.gethostname(),
+        boot=Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+        pid_namespace=str(Path("/proc/self/ns/pid").readlink()),
+    )

@@ -1,0 +1,115 @@
+"""The prelude: may this dispatch run, and if so, whose is the deploy now."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from manent_server.domain import gates
+from manent_server.domain.deploy import Phase, State
+from manent_server.engine.dispatch import Dispatcher
+from manent_server.engine.identity import Identity
+from manent_server.engine.version import WORKFLOW_VERSION
+from manent_server.store import deploys, marks, queue, records, workers
+from manent_server.store.deploys import Deploy
+from manent_server.store.records import Deed
+from manent_server.store.transaction import Transaction
+
+
+class Verdict(StrEnum):
+    """What a prelude found: only `RUN` runs."""
+
+    RUN = "run"
+    STALE = "stale"
+    FOREIGN = "foreign"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True)
+class Start:
+    """The answer of a prelude; `deploy` is the row as it now stands where it runs."""
+
+    verdict: Verdict
+    deploy: Deploy | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Which dispatch asks, for which start of which worker."""
+
+    deploy: str
+    number: int
+    identity: Identity
+    is_draining: bool
+
+
+def begin(tx: Transaction, claim: Claim, dispatcher: Dispatcher) -> Start:
+    """Decide in one transaction; repeated with the same claim it answers the same."""
+    deploy = deploys.lock(tx, claim.deploy)
+    if deploy is None or not deploy.is_live or deploy.dispatch != claim.number:
+        return Start(Verdict.STALE, None)
+    mine = workers.is_mine(tx, claim.identity.executor, claim.identity.incarnation)
+    if not mine or (claim.is_draining and deploy.incarnation is None):
+        dispatcher.dispatch(tx, deploy.id, state=_resting(deploy), phase=_waiting(deploy))
+        return Start(Verdict.FOREIGN, None)
+    if deploy.handed_out_at is None and _gates_closed(tx, deploy):
+        return Start(Verdict.CLOSED, None)
+    return Start(Verdict.RUN, _take(tx, deploy, claim.identity))
+
+
+def _resting(deploy: Deploy) -> State:
+    return State.PENDING if deploy.state == State.PENDING else State.ENQUEUED
+
+
+def _waiting(deploy: Deploy) -> Phase:
+    return Phase.DISPATCHED if deploy.started_at is None else Phase.INTERRUPTED
+
+
+def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
+    """Before anything was handed out: a gate that closed meanwhile frees the slot."""
+    at = tx.now()
+    closed = gates.closed(deploy.asked, marks.locks(tx, at=at), at=at)
+    if not closed:
+        return False
+    queue.free_slot(tx, deploy.id)
+    deploys.update(
+        tx,
+        deploy.id,
+        state=State.DELAYED,
+        phase=closed[0].phase,
+        ticket=None,
+        deadline_at=None,
+        executor=None,
+        incarnation=None,
+    )
+    opens_at = gates.opens_at(closed)
+    if opens_at is not None:
+        records.wake(tx, deploy.id, opens_at, "gate")
+    detail = {"gates": [gate.detail for gate in closed]}
+    deed = Deed(
+        "manent", "deploy.delayed", deploy.id, deploy.application, deploy.environment, detail
+    )
+    records.write_audit(tx, deed, at=at)
+    return True
+
+
+def _take(tx: Transaction, deploy: Deploy, identity: Identity) -> Deploy:
+    if deploy.incarnation != identity.incarnation:
+        at = tx.now()
+        limit = timedelta(seconds=deploy.order_body["limits"]["deadline"])
+        deploys.update(
+            tx,
+            deploy.id,
+            state=State.PENDING,
+            phase=Phase.PREPARING if deploy.handed_out_at is None else Phase.DEPLOYING,
+            epoch=deploys.next_epoch(tx),
+            executor=identity.executor,
+            incarnation=identity.incarnation,
+            workflow_version=WORKFLOW_VERSION,
+            started_at=deploy.started_at or at,
+            deadline_at=deploy.deadline_at or at + limit,
+        )
+        records.unwake(tx, deploy.id)
+    taken = deploys.read(tx, deploy.id)
+    if taken is None:
+        raise LookupError(deploy.id)
+    return taken

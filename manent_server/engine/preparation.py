@@ -1,0 +1,218 @@
+"""The first step: everything outside is read once and stored; every attempt sees that.
+
+Now that the slot is held, it is also decided what each target would go back to.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from manent_server.domain import order as orders
+from manent_server.domain import retry
+from manent_server.domain.errors import ManentError
+from manent_server.domain.inventory import Knowledge
+from manent_server.domain.plan import PREPARE
+from manent_server.domain.retry import Failure
+from manent_server.engine.handout import deadline_error, is_current
+from manent_server.engine.run import LONG_WAIT, Parked, Run
+from manent_server.engine.shop import Unwound
+from manent_server.engine.stepper import CANCELLED, Outcome
+from manent_server.settings.fill import fill
+from manent_server.sources.locations import ArtifactUnavailable
+from manent_server.store import deploys, records, work
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+
+
+def prepare(run: Run) -> Outcome:
+    """Store the snapshot, or read the one that is stored, into `run.prepared`."""
+    run.shop.store.repeat(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
+    while True:
+        run.check()
+        row = run.steps()[PREPARE]
+        if row.ended_at is not None:
+            run.prepared.update(_stored(run) or {})
+            return Outcome(row.state == "succeeded", dict(row.error or {}) or None)
+        if run.control.is_cancelled:
+            return CANCELLED
+        if run.control.is_overdue:
+            _fail(run, deadline_error())
+        elif not _waits(run, row.next_try_at):
+            _try(run)
+
+
+def _record_plan(tx: Transaction, run: Run) -> None:
+    row = deploys.lock(tx, run.deploy.id)
+    if row is not None and is_current(row, run.deploy):
+        work.write_steps(tx, row, run.plan.steps())
+
+
+def _stored(run: Run) -> Mapping[str, Any] | None:
+    with run.shop.store.read() as tx:
+        row = deploys.read(tx, run.deploy.id)
+    return row.prepared if row else None
+
+
+def _waits(run: Run, next_try_at: datetime | None) -> bool:
+    if next_try_at is None:
+        return False
+    with run.shop.store.read() as tx:
+        left = next_try_at - tx.now()
+    if left <= timedelta(0):
+        return False
+    if left > LONG_WAIT:
+        raise Parked(next_try_at, "retry")
+    run.pause(min(left, timedelta(seconds=1)))
+    return True
+
+
+def _try(run: Run) -> None:
+    try:
+        artifacts = _artifacts(run)
+        configuration = _configuration(run)
+    except ArtifactUnavailable as error:
+        _fail(run, _shown(error), is_retryable=True)
+    except ManentError as error:
+        _fail(run, _shown(error))
+    else:
+        run.shop.store.repeat(
+            lambda tx: _record(tx, run, artifacts, configuration), stop=run.shop.lifeline.is_cut
+        )
+
+
+def _shown(error: ManentError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.detail, "next": error.next}
+
+
+def _artifacts(run: Run) -> dict[str, dict[str, str]]:
+    """Per target the filled-in address and the digest of what was found there."""
+    gone_back = _gone_back(run)
+    if gone_back is not None and gone_back.prepared:
+        stored = dict(gone_back.prepared["artifacts"])
+        return {name: stored[name] for name in run.order.targets if name in stored}
+    if run.order.artifact is None:
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for target in run.order.targets:
+        url = _url(run, target)
+        known = next((a for a in found.values() if a["url"] == url), None)
+        pinned = run.deploy.sha256 or run.order.artifact.sha256
+        digest = known["sha256"] if known else run.shop.artifacts.digest(url, pinned)
+        found[target] = {"url": url, "sha256": digest}
+    return found
+
+
+def _url(run: Run, target: str) -> str:
+    artifact = run.order.artifact
+    if artifact is None:
+        raise LookupError("no artifact")
+    return fill(
+        artifact.url,
+        application=run.deploy.application,
+        environment=run.deploy.environment,
+        target=target,
+        version=run.deploy.version,
+    )
+
+
+def _gone_back(run: Run) -> Deploy | None:
+    if run.deploy.rollback_to is None:
+        return None
+    with run.shop.store.read() as tx:
+        return deploys.read(tx, run.deploy.rollback_to)
+
+
+def _configuration(run: Run) -> dict[str, Any]:
+    """The snapshot of the deploy gone back to; nothing else has a source yet."""
+    gone_back = _gone_back(run)
+    return dict((gone_back.prepared or {}).get("configuration", {})) if gone_back else {}
+
+
+def _record(
+    tx: Transaction,
+    run: Run,
+    artifacts: Mapping[str, Any],
+    configuration: Mapping[str, Any],
+) -> None:
+    row = deploys.lock(tx, run.deploy.id)
+    if row is None or not is_current(row, run.deploy):
+        raise Unwound(run.deploy.id)
+    good = deploys.last_good(tx, row.application, row.environment)
+    past, warnings = _past(tx, run, good)
+    prepared = {
+        "artifacts": dict(artifacts),
+        "configuration": dict(configuration),
+        "configuration_digest": orders.digest(configuration) if configuration else None,
+        "past": past,
+    }
+    at = tx.now()
+    deploys.update(
+        tx,
+        row.id,
+        prepared=prepared,
+        replaces=good.id if good else None,
+        warnings=[*(row.warnings or []), *warnings] or None,
+    )
+    work.update_step(
+        tx, row.id, row.pass_number, PREPARE, state="succeeded", started_at=at, ended_at=at
+    )
+
+
+def _past(tx: Transaction, run: Run, good: Deploy | None) -> tuple[dict[str, Any], list[str]]:
+    """Per target what ran there, with the digest and configuration to go back to it."""
+    stock = {
+        row.target: row
+        for row in records.inventory(
+            tx, application=run.deploy.application, environment=run.deploy.environment
+        )
+    }
+    past: dict[str, Any] = {}
+    warnings: list[str] = []
+    for target in run.order.targets:
+        row = stock.get(target)
+        known = row is not None and row.state == Knowledge.KNOWN and row.version is not None
+        source = deploys.read(tx, row.deploy) if row is not None and known else good
+        if source is None:
+            continue
+        past[target] = _one_past(source, target, row.outputs if row and known else None)
+        if run.order.artifact is not None and past[target]["artifact"] is None:
+            warnings.append(f"{target}: no artifact is recorded for going back to {source.version}")
+    return past, warnings
+
+
+def _one_past(source: Deploy, target: str, outputs: Any) -> dict[str, Any]:
+    prepared = source.prepared or {}
+    # A deploy that was rolled back left the target with what it had found there.
+    older = prepared.get("past", {}).get(target)
+    if source.state != "SUCCESS" and older is not None and source.outcome == "rolled_back":
+        return {**older, "outputs": outputs or older.get("outputs")}
+    return {
+        "deploy": source.id,
+        "version": source.version,
+        "artifact": prepared.get("artifacts", {}).get(target),
+        "configuration": prepared.get("configuration", {}),
+        "outputs": outputs,
+    }
+
+
+def _fail(run: Run, error: Mapping[str, Any], *, is_retryable: bool = False) -> None:
+    redacted = run.shop.redactor.redact_value(dict(error))
+
+    def record(tx: Transaction) -> None:
+        row = deploys.lock(tx, run.deploy.id)
+        if row is None or not is_current(row, run.deploy):
+            raise Unwound(run.deploy.id)
+        step = work.read_step(tx, row.id, row.pass_number, PREPARE)
+        if step is None or step.ended_at is not None:
+            return
+        at = tx.now()
+        began_at = step.started_at or at
+        failure = Failure(step.failures + 1, is_retryable=is_retryable)
+        due = retry.next_try(run.order.retry, failure, began_at=began_at, at=at)
+        values: dict[str, Any] = {"failures": failure.number, "error": redacted}
+        values |= {"started_at": began_at, "next_try_at": due}
+        values |= {"state": "failed", "ended_at": at} if due is None else {"state": "waiting"}
+        work.update_step(tx, row.id, row.pass_number, PREPARE, **values)
+
+    run.shop.store.repeat(record, stop=run.shop.lifeline.is_cut)
+    run.logbook.say(f"prepare failed: {redacted['message']}", step=PREPARE)

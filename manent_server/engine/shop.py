@@ -1,0 +1,70 @@
+"""What a worker works with, and how its run may be brought to an end from outside."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from manent_server.engine.dispatch import Dispatcher
+from manent_server.engine.identity import Identity
+from manent_server.observability.metrics import Metrics
+from manent_server.observability.redaction import Redactor
+from manent_server.plugins.host import Host
+from manent_server.plugins.runner import Runner
+from manent_server.sources.artifacts import Artifacts
+from manent_server.sources.secrets import Secrets
+from manent_server.store.transaction import Store
+
+
+class Unwound(BaseException):
+    """A dispatch ends here without an outcome; its deploy goes on elsewhere or later.
+
+    Outside `Exception`, so that nothing between takes it for a failed hook and rolls back.
+    """
+
+
+@dataclass
+class Lifeline:
+    """How far the end of this worker has come.
+
+    `draining`: take nothing new. `cut`: running hooks were told to end, steps unwind.
+    `lost`: the executor row is another's; write nothing more.
+    """
+
+    draining: threading.Event = field(default_factory=threading.Event)
+    cut: threading.Event = field(default_factory=threading.Event)
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def is_cut(self) -> bool:
+        """Whether running dispatches must unwind now."""
+        return self.cut.is_set() or self.lost.is_set()
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Limits of logs in bytes, and the grace of a cancelled hook."""
+
+    line: int
+    deploy: int
+    tail: int
+    kill_grace: timedelta
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The collaborators of every dispatch that this worker runs."""
+
+    store: Store
+    identity: Identity
+    dispatcher: Dispatcher
+    host: Host
+    runner: Runner
+    artifacts: Artifacts
+    secrets: Secrets
+    redactor: Redactor
+    metrics: Metrics
+    caps: Caps
+    workdir: Path
+    admit: Callable[[str], None]
+    lifeline: Lifeline

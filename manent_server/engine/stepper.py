@@ -1,0 +1,310 @@
+"""One hook step: attempts, tries and waits until it has an outcome.
+
+Only a recorded outcome fails a step. Everything else - a lost database, a lost deploy, the
+end of the worker - leaves it as it is for whoever goes on.
+"""
+
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from manent_server.domain.errors import ManentError
+from manent_server.domain.plan import Step
+from manent_server.engine import aim as aims
+from manent_server.engine.aim import Aim, Handed
+from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finish, hand_out
+from manent_server.engine.run import LONG_WAIT, Parked, Run
+from manent_server.engine.shop import Unwound
+from manent_server.plugins import lockfile
+from manent_server.plugins.runner import Event, Heartbeat, HookCall, HookEnd, LogLine
+from manent_server.store import deploys, records, work
+from manent_server.store.logs import Origin
+from manent_server.store.transaction import Transaction
+from manent_server.store.work import StepRow
+
+_POLL = timedelta(milliseconds=500)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended."""
+
+    is_good: bool
+    error: dict[str, Any] | None = None
+
+
+CANCELLED = Outcome(is_good=False, error={"code": "cancelled", "message": "cancelled"})
+
+
+class Stepper:
+    """Performs one step of a run until it has ended."""
+
+    def __init__(self, run: Run, step: Step, aim: Aim, *, is_undo: bool) -> None:
+        self._run = run
+        self._step = step
+        self._aim = aim
+        self._is_undo = is_undo
+
+    def perform(self) -> Outcome:
+        """The step's outcome, stored or new."""
+        since = time.monotonic()
+        while True:
+            self._run.check()
+            row = self._run.steps()[self._step.name]
+            if row.ended_at is not None:
+                return Outcome(row.state == "succeeded", dict(row.error or {}) or None)
+            if self._has_to_wait(row):
+                continue
+            answer = self._try_once()
+            if answer is None:
+                since = time.monotonic()
+                continue
+            settled = self._after_refusal(answer, waited=time.monotonic() - since)
+            if settled is not None:
+                return settled
+
+    def _has_to_wait(self, row: StepRow) -> bool:
+        """Wait for the next try; a long one is left to a wake row, a switch ends it."""
+        control = self._run.control
+        if row.next_try_at is None or self._is_stopped():
+            return False
+        with self._run.shop.store.read() as tx:
+            left = row.next_try_at - tx.now()
+        if left <= timedelta(0):
+            return False
+        if left > LONG_WAIT:
+            raise Parked(row.next_try_at, "retry")
+        with control.changed:
+            control.changed.wait(min(left, timedelta(seconds=1)).total_seconds())
+        return True
+
+    def _is_stopped(self) -> bool:
+        control = self._run.control
+        is_cancelled = control.is_cancelled and not (self._is_undo and control.wants_rollback)
+        return is_cancelled or (control.is_overdue and not self._is_undo)
+
+    def _after_refusal(self, answer: HandOut, *, waited: float) -> Outcome | None:
+        if answer.refusal == Refusal.NOT_MINE:
+            raise Unwound(self._run.deploy.id)
+        if answer.refusal == Refusal.CANCELLED:
+            return CANCELLED
+        if answer.refusal == Refusal.OVERDUE:
+            return self._overdue()
+        if answer.refusal == Refusal.OCCUPIED:
+            self._wait_for_place(answer, waited=waited)
+        return None
+
+    def _wait_for_place(self, answer: HandOut, *, waited: float) -> None:
+        """Another attempt of this application here may still be at work."""
+        if waited > LONG_WAIT.total_seconds():
+            with self._run.shop.store.read() as tx:
+                again = tx.now() + LONG_WAIT
+            raise Parked(min(answer.until or again, again), "occupied")
+        self._run.pause(_POLL)
+
+    def _overdue(self) -> Outcome:
+        error = {"code": "deadline", "message": "the deadline of the deploy has passed"}
+        return self._fail(error)
+
+    def _fail(self, error: dict[str, Any]) -> Outcome:
+        """Record a failure that no hook made."""
+        deploy, name = self._run.deploy, self._step.name
+
+        def record(tx: Transaction) -> None:
+            row = deploys.lock(tx, deploy.id)
+            if row is None or row.epoch != deploy.epoch:
+                return
+            work.update_step(
+                tx,
+                deploy.id,
+                deploy.pass_number,
+                name,
+                state="failed",
+                error=error,
+                ended_at=tx.now(),
+            )
+
+        self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.lost.is_set)
+        return Outcome(is_good=False, error=error)
+
+    def _try_once(self) -> HandOut | None:
+        """One attempt; None when it was handed out and has ended, else why it was not."""
+        run = self._run
+        try:
+            made = aims.context(
+                run, self._step, self._aim, Handed(0, None, run.folder), run.steps()
+            )
+        except ManentError as error:
+            self._fail({"code": error.code, "message": error.detail, "next": error.next})
+            return None
+        with run.shop.runner.place():
+            errand = self._errand()
+            run.control.began(errand.id)
+            try:
+                return self._hand_over(errand, made[0])
+            finally:
+                run.control.ended(errand.id)
+
+    def _errand(self) -> Errand:
+        run = self._run
+        attempt = secrets.token_hex(12)
+        return Errand(
+            id=attempt,
+            deploy=run.deploy,
+            step=self._step,
+            plugin=run.order.plugin,
+            identity=run.shop.identity,
+            lock_file=str(run.shop.workdir / "attempts" / attempt),
+            is_undo=self._is_undo,
+        )
+
+    def _hand_over(self, errand: Errand, context: dict[str, Any]) -> HandOut | None:
+        run = self._run
+        lost = run.shop.lifeline.is_cut
+        handed = run.shop.store.repeat(lambda tx: hand_out(tx, errand), stop=lost)
+        if handed.refusal is not None:
+            return handed
+        workdir = self._workdir(handed.attempt)
+        context |= {
+            "attempt": handed.attempt,
+            "checkpoint": handed.checkpoint,
+            "workdir": str(workdir),
+        }
+        began = time.monotonic()
+        end = self._call(errand, context, handed.attempt)
+        run.shop.metrics.hook_ended(
+            plugin=errand.plugin,
+            hook=self._step.hook,
+            result=end.result,
+            seconds=time.monotonic() - began,
+        )
+        self._record(errand, end)
+        return None
+
+    def _workdir(self, attempt: int) -> Path:
+        run = self._run
+        name = f"{self._step.name.replace(':', '-')}-{attempt}-{run.deploy.epoch}"
+        workdir = run.folder / name
+        shutil.rmtree(workdir, ignore_errors=True)
+        workdir.mkdir(parents=True)
+        return workdir
+
+    def _call(self, errand: Errand, context: dict[str, Any], attempt: int) -> HookEnd:
+        run = self._run
+        call = HookCall(
+            attempt_id=errand.id,
+            plugin=errand.plugin,
+            hook=self._step.hook,
+            context=context,
+            timeout=run.order.limits.timeout,
+            kill_grace=run.shop.caps.kill_grace,
+            lease_until=None,
+            lock_file=Path(errand.lock_file),
+        )
+        listener = _Listener(run, self._step, errand, attempt)
+        end = run.shop.runner.call(call, on_events=listener.hear)
+        redact = run.shop.redactor.redact_value
+        return replace(end, error=redact(end.error), outputs=redact(end.outputs))
+
+    def _record(self, errand: Errand, end: HookEnd) -> None:
+        """Store how the attempt ended, once its processes are known dead."""
+        run = self._run
+        while not end.is_dead and not lockfile.is_free(Path(errand.lock_file)):
+            run.pause(_POLL)
+        lifeline = run.shop.lifeline
+        # A hook that ended by itself while the worker was being cut counts as it ended.
+        is_interrupted = end.result == "interrupted" and lifeline.is_cut()
+        overdue = run.control.is_overdue and end.result != "succeeded" and not self._is_undo
+        result = Result(errand, end, run.order.retry, is_overdue=overdue)
+
+        def record(tx: Transaction) -> StepRow | None:
+            row = finish(tx, result)
+            if row is not None and is_interrupted:
+                deploy = deploys.read(tx, run.deploy.id)
+                if deploy is not None and deploy.incarnation == run.deploy.incarnation:
+                    run.shop.dispatcher.hand_back(tx, deploy)
+            return row
+
+        row = run.shop.store.repeat(record, stop=lifeline.lost.is_set)
+        if row is None and not is_interrupted:
+            run.shop.metrics.stale_write()
+        if row is None or is_interrupted:
+            raise Unwound(run.deploy.id)
+        Path(errand.lock_file).unlink(missing_ok=True)
+        self._tell(end, row)
+
+    def _tell(self, end: HookEnd, row: StepRow) -> None:
+        if end.result == "succeeded":
+            return
+        message = (end.error or {}).get("message", "")
+        words = f"{self._step.name} {end.result.replace('_', ' ')}: {message}"
+        if row.ended_at is None and row.next_try_at is not None:
+            words += f"; tried again at {row.next_try_at:%H:%M:%S} UTC"
+        self._run.logbook.say(words, step=self._step.name)
+
+
+class _Listener:
+    """Takes what a hook says: lines to the log, heartbeats to the attempt."""
+
+    def __init__(self, run: Run, step: Step, errand: Errand, attempt: int) -> None:
+        self._run = run
+        self._step = step
+        self._errand = errand
+        self._attempt = attempt
+
+    def hear(self, events: Sequence[Event]) -> None:
+        lines: list[str] = []
+        origin: Origin | None = None
+        for event in events:
+            if isinstance(event, LogLine):
+                said = self._origin(event)
+                if origin is not None and said != origin:
+                    self._run.logbook.write(origin, lines)
+                    lines = []
+                origin = said
+                lines.append(event.text)
+            elif isinstance(event, Heartbeat):
+                self._beat(event)
+        if origin is not None:
+            self._run.logbook.write(origin, lines)
+
+    def _origin(self, event: LogLine) -> Origin:
+        executor = self._run.shop.identity.executor
+        return Origin(self._step.name, self._attempt, event.stream, event.level, executor)
+
+    def _beat(self, event: Heartbeat) -> None:
+        redact = self._run.shop.redactor.redact_value
+        values: dict[str, Any] = {}
+        if event.checkpoint is not None:
+            values["checkpoint"] = redact(event.checkpoint)
+        if event.progress is not None:
+            values["progress"] = redact(event.progress)
+        if not values:
+            return
+        deploy = self._run.deploy
+
+        def record(tx: Transaction) -> None:
+            if work.update_attempt(tx, self._errand.id, **values) and "checkpoint" in values:
+                work.update_step(
+                    tx,
+                    deploy.id,
+                    deploy.pass_number,
+                    self._step.name,
+                    checkpoint=values["checkpoint"],
+                )
+
+        self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.is_cut)
+
+
+def wake(tx: Transaction, run: Run, parked: Parked) -> None:
+    """Let go of a deploy that waits: its slot stays, a wake row goes on with it."""
+    row = deploys.lock(tx, run.deploy.id)
+    if row is None or row.epoch != run.deploy.epoch or not row.is_live:
+        return
+    deploys.update(tx, row.id, executor=None, incarnation=None)
+    records.wake(tx, row.id, parked.at, parked.reason)
