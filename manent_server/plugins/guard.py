@@ -1,0 +1,160 @@
+"""The keeper of one hook: it starts it, keeps its lease, passes on what it says, and ends it.
+
+A guard is forked by the zygote and waits for its one call. Its pipe from the worker is its
+lifeline: when that closes, or the lease ends, everything the hook started is killed. It says
+`exit` last, and only when nothing of the attempt can act any more.
+"""
+
+import os
+import select
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from manent_server.plugins import kernel, launch, lockfile, protocol
+from manent_server.plugins.call import GuardCall
+from manent_server.plugins.outbox import Inbox, Outbox
+from manent_server.plugins.processes import Mark
+from manent_server.plugins.relay import Relay
+from manent_server.plugins.watch import Watch
+
+BUFFER: Final = 8 * 1024 * 1024
+"""Bytes of output that wait for a slow worker before lines are dropped."""
+
+
+class Runtime(Protocol):
+    """What runs Python hooks."""
+
+    def refusal(self, plugin: str, hook: str) -> str | None:
+        """Why this hook cannot be run here at all; None when it can."""
+
+    def serve(self, call: GuardCall) -> None:
+        """Be the hook's process."""
+
+
+@dataclass(slots=True)
+class Line:
+    """Both directions between a guard and its worker."""
+
+    inbox: Inbox
+    outbox: Outbox
+
+    @classmethod
+    def over(cls, reader: int, writer: int) -> "Line":
+        """Over these two ends of pipes."""
+        return cls(Inbox(reader), Outbox(writer, limit=BUFFER))
+
+
+def main(reader: int, writer: int, *, register: int, runtime: Runtime) -> None:
+    """The whole life of a guard, from its fork to its end."""
+    os.setsid()
+    kernel.adopt_orphans()
+    kernel.rename("manent-guard")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    line = Line.over(reader, writer)
+    orders = _await_call(line.inbox)
+    if orders is None:
+        return
+    call = GuardCall.of(protocol.decode(orders[0]))
+    try:
+        lock = _prepare(call, runtime=runtime, register=register)
+    except _Refused as refusal:
+        line.outbox.put(protocol.encode(_not_started(refusal)))
+    else:
+        _run(call, orders[1:], line=line, start=_starter(call, lock, runtime), lock=lock)
+    line.outbox.put(protocol.encode({"type": "exit"}))
+    _finish(line)
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _await_call(inbox: Inbox) -> list[bytes] | None:
+    """The order and the hook's line, and whatever came with them; None when the worker went."""
+    lines: list[bytes] = []
+    while len(lines) < 2:  # noqa: PLR2004 - the order, and the line for the hook
+        _poll({inbox.descriptor: select.POLLIN})
+        lines += inbox.read()
+        if inbox.is_ended:
+            return None
+    return lines
+
+
+def _prepare(call: GuardCall, *, runtime: Runtime, register: int) -> int:
+    """Everything that can still be refused for free; returns the locked file's descriptor."""
+    if call.lease_until is not None and protocol.boottime() >= call.lease_until:
+        raise _Refused("lease_ended", "the lease was over before the hook could start")
+    unknown = None if call.external else runtime.refusal(call.plugin, call.hook)
+    if unknown is not None:
+        raise _Refused("plugin_missing", unknown)
+    try:
+        lock = lockfile.take(call.lock_file)
+    except BlockingIOError:
+        raise _Refused("still_alive", "processes of this attempt are still alive") from None
+    except OSError as error:
+        raise _Refused("guard_failed", f"the lock file cannot be made: {error}") from None
+    try:
+        # So that the zygote knows what to look for should this guard die alone.
+        os.write(register, f"{os.getpid()} {call.attempt} {call.lock_file}\n".encode())
+        os.makedirs(call.workdir, exist_ok=True)  # noqa: PTH103 - no pathlib in a guard
+    except OSError as error:
+        raise _Refused("guard_failed", f"the hook cannot be prepared: {error}") from None
+    return lock
+
+
+def _starter(call: GuardCall, lock: int, runtime: Runtime) -> Callable[[], launch.Hook]:
+    return lambda: launch.launch(call, lock=lock, serve=runtime.serve)
+
+
+def _run(
+    call: GuardCall,
+    lines: list[bytes],
+    *,
+    line: Line,
+    start: Callable[[], launch.Hook],
+    lock: int,
+) -> None:
+    # Before the fork: without this line the worker knows that nothing can have acted.
+    line.outbox.put(protocol.encode({"type": "started", "guard": os.getpid()}))
+    mark = Mark(session=os.getpid(), attempt=call.attempt, lock_file=call.lock_file)
+    try:
+        hook = start()
+    except OSError as error:
+        refusal = _Refused("guard_failed", f"the hook could not be started: {error}")
+        line.outbox.put(protocol.encode(_not_started(refusal)))
+        return
+    relay = Relay(line.outbox, line_limit=call.line_limit)
+    watch = Watch(call, hook, line=line, relay=relay, mark=mark)
+    watch.tell_hook(lines[0])
+    for early in lines[1:]:
+        watch.hear_worker(early)
+    end = watch.run()
+    os.close(lock)
+    line.outbox.put(protocol.encode(end))
+
+
+def _not_started(refusal: _Refused) -> dict[str, Any]:
+    error = {"code": refusal.code, "message": str(refusal)}
+    return {"type": "end", "result": "not_started", "error": error, "retryable": True}
+
+
+def _finish(line: Line) -> None:
+    """Wait until the worker took everything, or went away."""
+    while not line.outbox.is_empty and not line.outbox.is_broken:
+        _poll({line.outbox.descriptor: select.POLLOUT, line.inbox.descriptor: select.POLLIN})
+        line.outbox.flush()
+        line.inbox.read()
+        if line.inbox.is_ended:
+            return
+
+
+def _poll(wanted: dict[int, int]) -> None:
+    poll = select.poll()
+    for descriptor, events in wanted.items():
+        poll.register(descriptor, events)
+    poll.poll()

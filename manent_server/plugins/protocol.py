@@ -1,0 +1,95 @@
+"""The words between a worker, its guards and their hooks: JSON, one object a line.
+
+`docs/reference/plugin-protocol.md` specifies the half a plugin sees.
+"""
+
+import json
+import re
+import time
+from typing import Any, Final, NoReturn
+
+VERSION: Final = 1
+IN_VARIABLE: Final = "MANENT_PROTOCOL_IN"
+OUT_VARIABLE: Final = "MANENT_PROTOCOL_OUT"
+ATTEMPT_VARIABLE: Final = "MANENT_ATTEMPT_ID"
+OUTPUT_LIMIT: Final = 64 * 1024
+"""Bytes of JSON a result or a checkpoint may have."""
+MESSAGE_LIMIT: Final = 1024 * 1024
+"""Bytes a hook's line may have."""
+TEXT_LIMIT: Final = 4096
+"""Characters of an error's message that are kept."""
+
+_UNPRINTABLE: Final = "\ufffd"
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+_EXCERPT: Final = 200
+
+
+class Nonsense(ValueError):
+    """A line that is not a message of this protocol."""
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One line; plain ASCII, so that no text can break the framing."""
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The message of one line, with what no database stores replaced.
+
+    Raises:
+        Nonsense: It is not an object with a `type`.
+    """
+    try:
+        message = json.loads(line.decode("utf-8", "replace"), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise Nonsense(f"not JSON: {excerpt(line)} ({error})") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise Nonsense(f"not an object with a type: {excerpt(line)}")
+    if b"\\u" in line:
+        cleaned: dict[str, Any] = clean(message)
+        return cleaned
+    return message
+
+
+def clean(value: Any) -> Any:
+    """The same JSON without NUL and lone surrogates, which Postgres and UTF-8 refuse."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(key): clean(item) for key, item in value.items()}
+    return value
+
+
+def clean_text(text: str) -> str:
+    """The text without NUL and lone surrogates."""
+    text = text.replace("\0", _UNPRINTABLE)
+    if text.isascii():
+        return text
+    return _SURROGATES.sub(_UNPRINTABLE, text)
+
+
+def excerpt(line: bytes) -> str:
+    """The beginning of a line, safe to show."""
+    text = repr(line[:_EXCERPT].decode("utf-8", "replace"))
+    return text if len(line) <= _EXCERPT else f"{text[:-1]}...'"
+
+
+def size(value: Any) -> int:
+    """Bytes of a value as JSON.
+
+    Raises:
+        TypeError, ValueError: It is not JSON.
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def boottime() -> float:
+    """Seconds on the clock of leases: it runs on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

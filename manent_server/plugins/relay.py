@@ -1,0 +1,108 @@
+"""What a hook says, made bounded lines and passed on to the worker in batches."""
+
+import time
+from typing import Any
+
+from manent_server.plugins import protocol
+from manent_server.plugins.lines import Lines
+from manent_server.plugins.outbox import Outbox
+
+_LEVELS = frozenset({"debug", "info", "warning", "error"})
+
+
+class Relay:
+    """The guard's half of the log; it never waits for the worker.
+
+    What does not fit is dropped, counted, and named in the log as soon as something fits again.
+
+    Args:
+        outbox: The way to the worker.
+        line_limit: Bytes a line may have.
+    """
+
+    def __init__(self, outbox: Outbox, *, line_limit: int) -> None:
+        self._outbox = outbox
+        self._limit = line_limit
+        self._streams = {name: Lines(line_limit) for name in ("out", "err")}
+        self._said: list[str] = []
+        self._level = "info"
+        self._heartbeat: dict[str, Any] | None = None
+        self._dropped_lines = 0
+        self._must_fit = False
+
+    def output(self, stream: str, chunk: bytes) -> None:
+        """Take bytes the hook printed."""
+        self._pass(stream, "info", self._streams[stream].feed(chunk))
+
+    def say(self, level: str, text: str) -> None:
+        """Take a line the hook put in words of the protocol."""
+        level = level if level in _LEVELS else "info"
+        if level != self._level:
+            self.flush()
+            self._level = level
+        if "\n" in text or len(text) * 4 > self._limit:
+            self._said += Lines(self._limit).feed(text.encode("utf-8", "replace") + b"\n")
+        else:
+            self._said.append(protocol.clean_text(text))
+
+    def heartbeat(self, message: dict[str, Any]) -> None:
+        """Take a heartbeat; only the newest one waits when the worker is slow."""
+        checkpoint = message.get("checkpoint")
+        if protocol.size(checkpoint) > protocol.OUTPUT_LIMIT:
+            self.say("warning", "a checkpoint of more than 64 KiB was not stored")
+            checkpoint = None
+        progress = message.get("progress")
+        if protocol.size(progress) > protocol.OUTPUT_LIMIT:
+            progress = None
+        waiting = self._heartbeat or {}
+        self._heartbeat = {
+            "type": "heartbeat",
+            "checkpoint": waiting.get("checkpoint") if checkpoint is None else checkpoint,
+            "progress": waiting.get("progress") if progress is None else progress,
+        }
+
+    def flush(self) -> None:
+        """Pass on what was collected from one read."""
+        if self._said:
+            said, self._said = self._said, []
+            self._pass("log", self._level, said)
+        if self._heartbeat is not None and (self._must_fit or not self._outbox.is_full):
+            self._outbox.put(protocol.encode(self._heartbeat))
+            self._heartbeat = None
+
+    def end(self) -> None:
+        """From here on everything fits: the last lines are few, and the ones people look for."""
+        self._must_fit = True
+        self.flush()
+
+    def close(self) -> None:
+        """Pass on the lines that had no newline."""
+        for name, lines in self._streams.items():
+            self._pass(name, "info", lines.end())
+        self.flush()
+        self._name_the_gap()
+
+    def _pass(self, stream: str, level: str, lines: list[str]) -> None:
+        if not lines:
+            return
+        if self._outbox.is_full and not self._must_fit:
+            self._dropped_lines += len(lines)
+            return
+        self._name_the_gap()
+        self._put(stream, level, lines)
+
+    def _name_the_gap(self) -> None:
+        if self._dropped_lines:
+            count, self._dropped_lines = self._dropped_lines, 0
+            text = f"[{count} lines were dropped here: they came faster than they could be stored]"
+            self._put("log", "warning", [text])
+
+    def _put(self, stream: str, level: str, lines: list[str]) -> None:
+        message = {
+            "type": "lines",
+            "stream": stream,
+            "level": level,
+            "at": time.time(),
+            "lines": lines,
+        }
+        self._outbox.put(protocol.encode(message))
