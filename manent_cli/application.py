@@ -1,0 +1,71 @@
+"""The tree of commands. Only the module of the command that runs is imported."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
+
+from manent_cli import __version__
+
+# In the order of `manent --help`: what one does most comes first.
+MODULES: Final[Mapping[str, str]] = {
+    "deploy": "deploy",
+    "redeploy": "deploy",
+    "rollback": "deploy",
+    "list": "listing",
+    "show": "listing",
+    "history": "listing",
+    "watch": "wait",
+    "wait": "wait",
+    "logs": "logs",
+    "explain": "explain",
+    "cancel": "cancel",
+    "status": "environment",
+    "inventory": "environment",
+    "lock": "lock",
+    "unlock": "lock",
+    "context": "context",
+    "version": "version",
+}
+
+
+class Commands(TyperGroup):
+    """The root: knows every name, imports a command when it is asked for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # The names alone are enough for "did you mean".
+        names: dict[str, Any] = dict.fromkeys(MODULES)
+        self.commands = names
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, None when there is none."""
+        if cmd_name not in MODULES:
+            return None
+        module = import_module(f"manent_cli.commands.{MODULES[cmd_name]}")
+        return get_group(module.app).commands[cmd_name]
+
+
+def build() -> Any:
+    """The root command."""
+    app = typer.Typer(cls=Commands, rich_markup_mode=None)
+
+    @app.callback()
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option("--version", is_eager=True, callback=_say_version, help="The version."),
+        ] = False,
+    ) -> None:
+        """Deploy software, watch it, and see why a deploy is not running yet."""
+
+    return get_command(app)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"manent {__version__}")
+        raise typer.Exit

@@ -1,0 +1,55 @@
+"""POST, repeated until it is answered: one run of a command is one key, so one request."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from manent_cli.errors import Failure, Interrupted, Problem
+from manent_cli.pace import Deadline, insist
+from manent_cli.session import Session
+
+
+def ask(
+    session: Session,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    deadline: Deadline | None = None,
+) -> Any:
+    """The answer to a POST, tried again for a while when the server cannot be reached.
+
+    Args:
+        session: The run.
+        path: The route, below `/api/v1`.
+        body: The request.
+        key: The idempotency key; made up when not given.
+        deadline: When to stop trying, if that is sooner than usual.
+
+    Raises:
+        Failure: The last one; where the request may have arrived, `next` says how to find out.
+    """
+    used = key or os.urandom(16).hex()
+    pace = session.pace
+    limit = pace.post if deadline is None else deadline.left(pace.post)
+
+    def trouble(failure: Failure) -> None:
+        session.talk.say(f"{failure.what}: {failure.why}; trying again", colour="yellow")
+
+    try:
+        return insist(
+            lambda timeout: session.client.post(path, body, key=used, timeout=timeout),
+            pace=pace,
+            deadline=Deadline(pace, limit),
+            trouble=trouble,
+        )
+    except Failure as failure:
+        if not isinstance(failure, Problem):
+            failure.next = f"{failure.next}; {_again(used)}" if failure.next else _again(used)
+        raise
+    except KeyboardInterrupt as error:
+        raise Interrupted("interrupted before the server answered", next=_again(used)) from error
+
+
+def _again(key: str) -> str:
+    return f"the request may have arrived: the same command with --key {key} never asks twice"

@@ -1,0 +1,43 @@
+"""`manent cancel`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from manent_cli.asking import ask
+from manent_cli.client import segment
+from manent_cli.exit_codes import has_ended
+from manent_cli.follow import print_deploy
+from manent_cli.noun import address
+from manent_cli.options import Address, Options, command, new_app
+from manent_cli.session import Session
+
+app = new_app()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancel(Options):
+    """What `cancel` takes."""
+
+    id: Address
+    rollback: Annotated[bool, typer.Option("--rollback", help="Roll back what it has touched.")] = (
+        False
+    )
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The idempotency key. Made up if not given.")
+    ] = None
+
+
+@command(app, "cancel", Cancel)
+def cancel(session: Session, options: Cancel) -> None:
+    """Cancel a deploy. Prints its id."""
+    body = {"rollback": options.rollback} | ({"reason": options.reason} if options.reason else {})
+    path = f"/deploys/{segment(address(options.id))}/cancel"
+    deploy = ask(session, path, body, key=options.key)
+    if has_ended(deploy):
+        session.talk.say(f"deploy {deploy['id']} has ended: {deploy.get('outcome')}")
+    else:
+        session.talk.say(f"deploy {deploy['id']} is being cancelled: manent wait {deploy['id']}")
+    print_deploy(session, deploy)

@@ -1,0 +1,119 @@
+"""`manent list`, `show` and `history`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from manent_cli.client import segment
+from manent_cli.errors import Strange
+from manent_cli.noun import DEPLOYS, address, deploy_name, deploy_sheet
+from manent_cli.options import Address, Options, command, new_app
+from manent_cli.session import Session
+
+app = new_app()
+_PAGE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paged(Options):
+    """What every list takes."""
+
+    limit: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Show at most so many.")] = 50
+    before: Annotated[
+        str | None,
+        typer.Option(metavar="CURSOR", help="Go on where a list stopped: its `next`."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(Paged):
+    """What `list` takes."""
+
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only in this state, in any case. May be repeated."),
+    ] = None
+    outcome: Annotated[
+        str | None, typer.Option(metavar="OUTCOME", help="Only with this outcome.")
+    ] = None
+    application: Annotated[
+        str | None, typer.Option(metavar="APP", help="Only of this application.")
+    ] = None
+    environment: Annotated[
+        str | None, typer.Option(metavar="ENV", help="Only to this environment.")
+    ] = None
+    version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Only of this version.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class History(Paged):
+    """What `history` takes."""
+
+    application: Annotated[str, typer.Argument(metavar="APP", help="The application.")]
+    environment: Annotated[str, typer.Argument(metavar="ENV", help="The environment.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show(Options):
+    """What `show` takes."""
+
+    id: Address
+
+
+@command(app, "list", List)
+def list_deploys(session: Session, options: List) -> None:
+    """List deploys, the newest first."""
+    query = {
+        "application": options.application,
+        "environment": options.environment,
+        "version": options.version,
+        "state": options.state,
+        "outcome": options.outcome,
+    }
+    _print_page(session, query, options)
+
+
+@command(app, "history", History)
+def history(session: Session, options: History) -> None:
+    """List the deploys of an application to an environment, the newest first."""
+    query = {"application": options.application, "environment": options.environment}
+    _print_page(session, query, options)
+
+
+@command(app, "show", Show)
+def show(session: Session, options: Show) -> None:
+    """Show a deploy and its steps."""
+    client = session.client
+    path = f"/deploys/{segment(address(options.id))}"
+    deploy = client.get(path)
+
+    def sheet(wide: bool) -> str:
+        return deploy_sheet(deploy, client.get(f"{path}/steps")["items"], wide=wide)
+
+    form = session.output
+    form.one(deploy, name=deploy_name(deploy), text=sheet)
+
+
+def _print_page(session: Session, query: Mapping[str, Any], options: Paged) -> None:
+    page = _page(session, query, options)
+    session.output.many(page, DEPLOYS, name=deploy_name)
+    if page["next"] and not session.is_structured:
+        session.talk.say(f"there is more: --before {page['next']}, or a higher --limit")
+
+
+def _page(session: Session, query: Mapping[str, Any], options: Paged) -> dict[str, Any]:
+    items: list[Any] = []
+    cursor = options.before
+    while True:
+        asked = min(options.limit - len(items), _PAGE)
+        page = session.client.get("/deploys", {**query, "before": cursor, "limit": asked})
+        if not isinstance(page, dict) or "items" not in page:
+            raise Strange(session.client.url, "a list was asked for")
+        items += page["items"]
+        cursor = page.get("next")
+        if not cursor or not page["items"] or len(items) >= options.limit:
+            return {"items": items, "next": cursor}

@@ -1,0 +1,187 @@
+"""Waiting for the end of a deploy, through restarts and cuts on the way to the server."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from manent_cli import exit_codes
+from manent_cli.client import Client, segment
+from manent_cli.errors import DeployEnded, Failure, Interrupted, TimeOver
+from manent_cli.noun import deploy_row
+from manent_cli.pace import Deadline, insist
+from manent_cli.progress import Progress
+from manent_cli.session import Session
+
+Object = dict[str, Any]
+_PAGE = 500
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is waited for.
+
+    Args:
+        version: The version that was asked for; an end with another one is no success.
+        is_told: Whether steps and log are told, or only states.
+    """
+
+    version: str | None = None
+    is_told: bool = True
+
+
+class Follower:
+    """Follows one deploy, by its id: never "the latest"."""
+
+    def __init__(self, session: Session, address: str, wish: Wish, *, deadline: Deadline) -> None:
+        self._client: Client = session.client
+        self._pace = session.pace
+        self._wish = wish
+        self._deadline = deadline
+        self._path = f"/deploys/{segment(address)}"
+        self._after = 0
+        self._has_log = True
+        self._why = ""
+        self._why_at = self._pace.monotonic()
+        self.progress = Progress(session.talk, session.pace)
+        self.last: Object = {"id": address}
+
+    def until_end(self) -> Object:
+        """The deploy once it has ended.
+
+        Raises:
+            TimeOver: It had not by the end of the waiting time.
+        """
+        delay = self._pace.first
+        while True:
+            self.last = self._ask(lambda timeout: self._client.get(self._path, timeout=timeout))
+            changed = self.progress.deploy(self.last)
+            changed = (self._wish.is_told and self._tell()) or changed
+            if exit_codes.has_ended(self.last):
+                self._drain()
+                return self.last
+            self.progress.heartbeat(self._reason())
+            if self._deadline.is_over:
+                self._stop_waiting()
+            delay = self._pace.first if changed else self._pace.after(delay)
+            self._pace.sleep(self._deadline.left(delay))
+
+    def _ask(self, call: Callable[[float], Any]) -> Any:
+        try:
+            return insist(
+                call, pace=self._pace, deadline=self._deadline, trouble=self.progress.trouble
+            )
+        except Failure as failure:
+            if failure.is_passing and self._deadline.is_over:
+                self._stop_waiting(failure)
+            raise
+
+    def _stop_waiting(self, failure: Failure | None = None) -> NoReturn:
+        address = self.last["id"]
+        raise TimeOver(
+            f"still running, id {address}: the waiting time is over, the deploy goes on",
+            why=f"{failure.what}: {failure.why}" if failure else self._reason(),
+            next=f"manent wait {address}, or manent cancel {address}",
+        )
+
+    def _tell(self) -> bool:
+        # Steps and log are for the reader: trouble with them never decides about the wait.
+        steps = self._glance(f"{self._path}/steps")
+        changed = sum(self.progress.step(step) for step in steps.get("items", ())) > 0
+        return self._log() or changed
+
+    def _log(self) -> bool:
+        page = self._glance(f"{self._path}/logs", {"after": self._after, "limit": _PAGE})
+        items = page.get("items", ())
+        for item in items:
+            self._after = max(self._after, int(item["sequence"]))
+            self.progress.log(item)
+        self._has_log = not page.get("ended", False)
+        return bool(items)
+
+    def _drain(self) -> None:
+        if not self._wish.is_told:
+            return
+        until = self._pace.monotonic() + self._pace.settle
+        while self._has_log and self._pace.monotonic() < until:
+            if not self._log() and self._has_log:
+                self._pace.sleep(self._pace.first)
+
+    def _glance(self, path: str, query: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        try:
+            page = self._client.get(path, query, timeout=max(self._deadline.left(30.0), 0.1))
+        except Failure:
+            return {}
+        return page if isinstance(page, dict) else {}
+
+    def _reason(self) -> str:
+        """Why a deploy that does not run yet does not, asked as seldom as it is told."""
+        if self.last.get("state") == "PENDING":
+            self._why = ""
+        elif self._pace.monotonic() - self._why_at >= self._pace.heartbeat:
+            self._why_at = self._pace.monotonic()
+            self._why = str(self._glance(f"{self._path}/explain").get("summary") or "")
+        return self._why
+
+
+def finish(session: Session, address: str, wish: Wish, *, deadline: Deadline) -> Object:
+    """Wait for the end of a deploy and give it, whatever it is.
+
+    Raises:
+        TimeOver: The waiting time is over.
+        Interrupted: Somebody pressed Ctrl-C; the deploy goes on.
+    """
+    follower = Follower(session, address, wish, deadline=deadline)
+    with _told_to_end():
+        try:
+            return follower.until_end()
+        except KeyboardInterrupt as error:
+            _print_last(session, follower)
+            raise Interrupted(
+                f"no longer waiting; deploy {address} goes on",
+                next=f"manent wait {address}, or manent cancel {address}",
+            ) from error
+        except TimeOver:
+            _print_last(session, follower)
+            raise
+
+
+def _print_last(session: Session, follower: Follower) -> None:
+    if session.is_structured:
+        print_deploy(session, follower.last)
+
+
+def conclude(deploy: Object, wish: Wish) -> int:
+    """The exit code of an ended deploy.
+
+    Raises:
+        DeployEnded: It did not end as asked.
+    """
+    code = exit_codes.of_deploy(deploy, asked=wish.version)
+    if code != exit_codes.OK:
+        raise DeployEnded(deploy, exit_code=code, asked=wish.version)
+    return code
+
+
+def print_deploy(session: Session, deploy: Object) -> None:
+    """Print a deploy in the form asked for; its id alone when none was."""
+    session.output.written(deploy, "deploy", lambda wide: deploy_row(deploy, wide=wide))
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """Take SIGTERM, by which CI ends a job, like Ctrl-C: say that the deploy goes on."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,96 @@
+"""Commands from dataclasses: each field is an argument or an option.
+
+Typer reads the parameters of a function. A command with twenty options would be a function
+with twenty parameters; here it is a frozen dataclass, and the command takes that one value.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from manent_cli.errors import Interrupted
+from manent_cli.session import Session
+
+O = TypeVar("O", bound="Options")  # noqa: E741 - the options of one command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every command takes."""
+
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FORM", help="table, wide, json, jsonl, yaml or name."
+        ),
+    ] = None
+    context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The server, in place of MANENT_URL.")
+    ] = None
+
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="Its id, a beginning of it, or APPLICATION/ENVIRONMENT#NUMBER."
+    ),
+]
+Body = Callable[[Session, O], int | None]
+
+
+def new_app() -> typer.Typer:
+    """An app for the commands of one module."""
+    return typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+def command(
+    app: typer.Typer, name: str, options: type[O], *, cls: Any = None
+) -> Callable[[Body[O]], Body[O]]:
+    """Add a command: its function takes the session and the options, and gives the exit code."""
+
+    def add(body: Body[O]) -> Body[O]:
+        def callback(typer_context: typer.Context, **values: Any) -> int:
+            session: Session = typer_context.find_root().obj
+            given = options(**values)
+            session.context, session.url = given.context, given.url
+            session.set_form(given.output)
+            try:
+                return body(session, given) or 0
+            except KeyboardInterrupt as error:  # else typer ends the process without a word
+                raise Interrupted from error
+
+        callback.__doc__ = body.__doc__
+        parameters = [_CONTEXT, *_parameters(options)]
+        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        callback.__annotations__ = {one.name: one.annotation for one in parameters}
+        app.command(name, cls=cls)(callback)
+        return body
+
+    return add
+
+
+_CONTEXT = inspect.Parameter(
+    "typer_context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+)
+
+
+def _parameters(options: type[Options]) -> list[inspect.Parameter]:
+    hints = get_type_hints(options, include_extras=True)
+    own = [one for one in fields(options) if one.name not in _COMMON]
+    common = [one for one in fields(options) if one.name in _COMMON]
+    return [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.default is MISSING else one.default,
+            annotation=hints[one.name],
+        )
+        for one in (*own, *common)
+    ]
+
+
+_COMMON = frozenset(one.name for one in fields(Options))

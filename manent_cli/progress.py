@@ -1,0 +1,119 @@
+"""A waiting deploy, told as it goes: compact on a terminal, append-only elsewhere."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from manent_cli.errors import Failure
+from manent_cli.noun import detail, message
+from manent_cli.pace import Pace
+from manent_cli.talk import Talk
+
+Object = Mapping[str, Any]
+_ENDS = {"succeeded": "green", "failed": "red", "skipped": "dim"}
+_TAIL = 20
+
+
+class Progress:
+    """Tells what changed since the last look, each thing once.
+
+    Args:
+        talk: Where it is told.
+        pace: The clock, and how long silence may last.
+    """
+
+    def __init__(self, talk: Talk, pace: Pace) -> None:
+        self._talk = talk
+        self._pace = pace
+        self._state = ""
+        self._steps: dict[str, tuple[Any, ...]] = {}
+        self._since: dict[str, float] = {}
+        self._tails: dict[str, deque[str]] = {}
+        self._last_line = ""
+        self._spoke_at = pace.monotonic()
+
+    def say(self, text: str, *, colour: str = "") -> None:
+        """Tell something; with the time in front where the lines stay, as in a CI log."""
+        self._spoke_at = self._pace.monotonic()
+        if not self._talk.is_terminal:
+            now = time.gmtime(self._pace.wall())
+            text = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {text}"
+        self._talk.say(text, colour=colour)
+
+    def deploy(self, deploy: Object) -> bool:
+        """Tell the state, if it changed."""
+        state = f"{deploy.get('state')} {detail(deploy)}".strip()
+        if state == self._state:
+            return False
+        self._state = state
+        if not self._talk.is_terminal or deploy.get("state") != "PENDING":
+            self.say(state)
+        return True
+
+    def step(self, step: Object) -> bool:
+        """Tell a step that began or ended."""
+        name = str(step.get("step"))
+        seen = (step.get("pass"), step.get("state"), step.get("attempts"))
+        if step.get("state") == "waiting" or self._steps.get(name) == seen:
+            return False
+        if step.get("state") == "running":
+            self._begin(name, step)
+        else:
+            self._end(name, step)
+        self._steps[name] = seen
+        return True
+
+    def log(self, item: Object) -> None:
+        """Tell a line of the log; on a terminal only the last one is shown as it comes."""
+        name, text = str(item.get("step") or ""), str(item.get("text") or "")
+        self._last_line = text
+        self._tails.setdefault(name, deque(maxlen=_TAIL)).append(text)
+        if not self._talk.is_terminal:
+            self.say(f"log {name} | {text}")
+
+    def trouble(self, failure: Failure) -> None:
+        """Tell why nothing is known at the moment."""
+        text = f"{failure.what}: {failure.why or failure.code}; trying again"
+        if text != self._last_line or self.is_silent:
+            self._last_line = text
+            self.say(text, colour="yellow")
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was told for so long that somebody may think it hangs."""
+        return self._pace.monotonic() - self._spoke_at >= self._pace.heartbeat
+
+    def heartbeat(self, reason: str = "") -> None:
+        """Tell that it still goes on, and with what."""
+        if self._talk.is_terminal:
+            self._talk.status(f"{self._now() or self._state}  {self._last_line}")
+        elif self.is_silent:
+            self.say(f"still {reason or self._now() or self._state}")
+
+    def _begin(self, name: str, step: Object) -> None:
+        self._since[name] = self._pace.monotonic()
+        self._tails.pop(name, None)
+        attempts = step.get("attempts") or 1
+        again = f", attempt {attempts}" if attempts > 1 else ""
+        if not self._talk.is_terminal:
+            self.say(f"step {name} running{again}")
+        elif again:
+            self.say(f"{name} runs again{again}", colour="yellow")
+
+    def _end(self, name: str, step: Object) -> None:
+        state = str(step.get("state"))
+        began = self._since.pop(name, None)
+        took = "" if began is None else f" ({self._pace.monotonic() - began:.1f}s)"
+        why = message(step.get("error"))
+        text = f"{name} {state}{took}" + (f": {why}" if why else "")
+        prefix = "" if self._talk.is_terminal else "step "
+        self.say(prefix + text, colour=_ENDS.get(state, ""))
+        if state == "failed" and self._talk.is_terminal:
+            for line in self._tails.get(name, ()):
+                self.say(f"    {line}", colour="dim")
+
+    def _now(self) -> str:
+        now = self._pace.monotonic()
+        running = [f"{name} {now - since:.0f}s" for name, since in self._since.items()]
+        return "running: " + ", ".join(running) if running else ""
