@@ -1,5 +1,6 @@
 """The two applications of a server: the API, and probes with metrics on their own listener."""
 
+import threading
 from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from manent_server.domain.errors import NotFound
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 
-_ROUTERS = (deploys.router, logs.router, places.router, locks.router)
+ROUTERS = (deploys.router, logs.router, places.router, locks.router)
 
 
 def create_app(
@@ -40,8 +41,8 @@ def create_app(
     """
     app = _bare(desk, calls=calls, metrics=metrics, openapi_url=f"{PREFIX}/openapi.json")
     app.state.body_limit = desk.settings().server.body_limit
-    app.state.watching = Watching()
-    for router in _ROUTERS:
+    app.state.watching = Watching(app.state.closing)
+    for router in ROUTERS:
         app.router.routes.extend(router.routes)
     app.add_exception_handler(HTTPException, _http_exception)
     openapi.install(app)
@@ -80,6 +81,7 @@ def _bare(
     app.state.desk = desk
     app.state.calls = calls or usecases()
     app.state.metrics = metrics or Metrics()
+    app.state.closing = threading.Event()
     app.state.probing = anyio.CapacityLimiter(2)
     app.router.routes.extend(probes.router.routes)
     return app

@@ -94,6 +94,7 @@ class Envelope:
             path=scope["path"],
             status=status,
             milliseconds=round(seconds * 1000, 1),
+            client=(scope.get("client") or ("",))[0],
             request_id=scope["state"]["request_id"],
             **_named(caller),
         )

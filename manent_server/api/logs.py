@@ -38,7 +38,7 @@ class Watching:
         threads: The few threads all of them read with.
     """
 
-    closing: threading.Event = field(default_factory=threading.Event)
+    closing: threading.Event
     most: int = 1000
     count: int = 0
     threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))

@@ -1,9 +1,12 @@
 """The OpenAPI document: FastAPI's, with every refusal and the way in written down."""
 
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 from manent_server.api import problem, shapes
 from manent_server.api.signin import PUBLIC
@@ -16,27 +19,22 @@ _WORDS |= {409: "In conflict with the present state, or refused by policy", 422:
 
 def install(app: FastAPI) -> None:
     """Let the application answer with our document."""
-    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _once(app)  # type: ignore[method-assign]
 
 
-def document(app: FastAPI) -> dict[str, Any]:
-    """The document, made once."""
-    if app.openapi_schema is None:
-        app.openapi_schema = _document(app)
-    return app.openapi_schema
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
+def describe(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """The document of these routes."""
     found = get_openapi(
-        title=app.title,
-        version=app.version,
+        title="manent",
+        version=version("manent"),
         description="Deploys that survive crashes. Every refusal is a problem body (RFC 9457).",
-        routes=app.routes,
+        routes=routes,
     )
     components = found.setdefault("components", {})
-    components.setdefault("schemas", {}).update(_problem_schemas())
-    components["schemas"].pop("HTTPValidationError", None)
-    components["schemas"].pop("ValidationError", None)
+    schemas = components.setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas.update(_problem_schemas())
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, operations in found["paths"].items():
         for operation in operations.values():
@@ -45,18 +43,29 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return found
 
 
+def _once(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        app.openapi_schema = describe(app.routes)
+    return app.openapi_schema
+
+
 def _refusals(operation: dict[str, Any]) -> None:
     operation["security"] = [{"token": []}]
-    codes = _COMMON + (_WITH_BODY if "requestBody" in operation else ())
-    for code in codes:
-        operation["responses"][str(code)] = {
-            "description": _WORDS[code],
-            "content": {
-                problem.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
-            },
-        }
-    operation["responses"]["401"]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
-    operation["responses"] = dict(sorted(operation["responses"].items()))
+    responses = operation["responses"]
+    for code in _COMMON + (_WITH_BODY if "requestBody" in operation else ()):
+        responses[str(code)] = _refusal(code)
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _refusal(code: int) -> dict[str, Any]:
+    body = {"schema": {"$ref": "#/components/schemas/ProblemBody"}}
+    found: dict[str, Any] = {
+        "description": _WORDS[code],
+        "content": {problem.MEDIA_TYPE: body},
+    }
+    if code in problem.HEADERS:
+        found["headers"] = {name: {"schema": {"type": "string"}} for name in problem.HEADERS[code]}
+    return found
 
 
 def _problem_schemas() -> dict[str, Any]:

@@ -83,6 +83,8 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self.redact_value(inner) for inner in value]
+        if isinstance(value, int | float) and self.redact(str(value)) == MASK:
+            return MASK
         return value
 
     def stream(self) -> "Stream":
