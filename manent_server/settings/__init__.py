@@ -1,6 +1,8 @@
 """manent.yml to frozen typed values, or to everything that is wrong with it."""
 
+from manent_server.settings.environment import check_environment
 from manent_server.settings.load import load
+from manent_server.settings.merged import show
 from manent_server.settings.placement import OptionsCheck
 from manent_server.settings.values import (
     Application,
@@ -39,5 +41,7 @@ __all__ = [
     "Settings",
     "Tls",
     "Worker",
+    "check_environment",
     "load",
+    "show",
 ]

@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from manent_server.domain import duration
-from manent_server.settings.values import Database
+from manent_server.settings.values import Database, Settings
 
 
-def digest(values: Mapping[str, Any], *, folder: Path) -> str:
+# Where the files lie and who reads them, which is no part of what they mean.
+NOT_COMPARED = ("executor_id", "path", "files", "modified_at", "digest", "origins")
+
+
+def digest(settings: Settings) -> str:
     """sha256 of the values in canonical JSON; the database counts as shown, paths as written."""
-    canonical = json.dumps(
-        _plain(values, folder), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
+    folder = settings.path.absolute().parent
+    values = {
+        item.name: _plain(getattr(settings, item.name), folder)
+        for item in fields(settings)
+        if item.name not in NOT_COMPARED
+    }
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from manent_server.domain.errors import ConfigurationError
 from manent_server.domain.names import nearest
-from manent_server.settings.node import Node, Path, Place, Table
+from manent_server.settings.node import Node, Path, Place
 
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -34,14 +34,6 @@ class Findings:
     def refuse(self, node: Node, message: str) -> None:
         """Note that this value cannot be used."""
         self.add(node.place, node.path, message)
-
-    def unknown_key(self, table: Table, key: str, known: Iterable[str]) -> None:
-        """Note a key that does not exist here, with the one probably meant."""
-        self.add(
-            table.entries[key].place,
-            (*table.path, key),
-            f"unknown key {escaped(key)}; {suggestion(key, known)}",
-        )
 
     def __len__(self) -> int:
         return len(self._errors)

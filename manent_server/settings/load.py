@@ -11,6 +11,7 @@ from manent_server.settings.digest import digest
 from manent_server.settings.files import Files
 from manent_server.settings.findings import Findings
 from manent_server.settings.node import Scalar, Table
+from manent_server.settings.outline import sections
 from manent_server.settings.placement import OptionsCheck, Placing
 from manent_server.settings.reading import INVALID, Reading
 from manent_server.settings.schema import TOP
@@ -50,6 +51,7 @@ def load(
             environ=environ,
             folder=path.absolute().parent,
             names=_names(read.root, plugins),
+            sections=sections(TOP.keys),
         )
         settings = _settings(path, read, read.root, Placing(read.root, reading, check_options))
     findings.raise_if_any(str(path))
@@ -79,15 +81,15 @@ def _settings(path: Path, read: Files, root: Table, placing: Placing) -> Setting
     values["applications"] = applications
     values["database"] = _database(values["database"], root)
     values["environments"] = _environments(values)
-    common = {key: value for key, value in values.items() if key != "executor_id"}
-    return Settings(
+    settings = Settings(
         **{**values, "executor_id": executor_id},
         path=path,
         files=read.paths,
         modified_at=read.modified_at,
-        digest=digest(common, folder=reading.folder),
+        digest="",
         origins=placing.origins,
     )
+    return replace(settings, digest=digest(settings))
 
 
 def _database(values: Mapping[str, Any], root: Table) -> Database:

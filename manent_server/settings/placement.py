@@ -69,14 +69,19 @@ class Placing:
         del values["options"]
         return Placement(**values)
 
-    def _targets(self, merged: Table) -> Mapping[str, Table]:
+    def _targets(self, merged: Table) -> dict[str, Table]:
+        """The targets, each with the options of all layers."""
         node = merged.entries["targets"].node
         groups = self.root.table("target_groups")
         by_name = {name: entry.node for name, entry in groups.entries.items()} if groups else {}
         found = target.members(node, by_name, self.reading)
         if not found:
             self.reading.refuse(node, "names no target")
-        return found
+        common = [table] if (table := merged.table("options")) else []
+        return {
+            name: layers.merge([*common, own], empty=replace(own, entries={}))
+            for name, own in found.items()
+        }
 
     def _waves(
         self, merged: Table, waves: Sequence[wave.Wave] | None, targets: list[str]
@@ -93,11 +98,8 @@ class Placing:
     def _options(
         self, merged: Table, plugin: str, targets: Mapping[str, Table]
     ) -> dict[str, dict[str, Any]]:
-        own = merged.table("options")
         found: dict[str, dict[str, Any]] = {}
-        for name, table in targets.items():
-            stack = [own, table] if own else [table]
-            node = layers.merge(stack, empty=replace(table, entries={}))
+        for name, node in targets.items():
             self._values += _size(node)
             if self._values > _MOST_VALUES:
                 message = f"the options of all targets together are over {_MOST_VALUES} values"

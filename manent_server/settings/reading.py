@@ -1,14 +1,14 @@
 """What every value is read with: where errors go, the environment, the names that exist."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
 from manent_server.settings.expand import expand
-from manent_server.settings.findings import Findings, suggestion
-from manent_server.settings.node import Node, Scalar
+from manent_server.settings.findings import Findings, escaped, suggestion
+from manent_server.settings.node import Node, Scalar, Table
 from manent_server.settings.scalars import shown
 
 
@@ -39,6 +39,7 @@ class Reading:
     Attributes:
         names: Names that exist, by what they name (`template`, `environment`, ...); what is not
             in it is not checked.
+        sections: Where keys of each name stand, to point from one section to another.
         is_partial: Whether required keys may be missing because another layer has them.
     """
 
@@ -46,6 +47,7 @@ class Reading:
     environ: Mapping[str, str]
     folder: Path
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_partial: bool = False
 
     def partial(self) -> "Reading":
@@ -56,6 +58,16 @@ class Reading:
         """Note that a value cannot be used."""
         self.findings.refuse(node, message)
         return INVALID
+
+    def unknown_key(self, table: Table, key: str, known: Iterable[str]) -> None:
+        """Note a key that does not exist here, with the one probably meant."""
+        others = self.sections.get(key, ())
+        hint = f"; {key} is a key of {', '.join(others)}" if others else ""
+        self.findings.add(
+            table.entries[key].place,
+            (*table.path, key),
+            f"unknown key {escaped(key)}; {suggestion(key, known)}{hint}",
+        )
 
     def text(self, node: Node) -> str | Invalid:
         """The text of a node with its variables filled in."""

@@ -28,6 +28,7 @@ from manent_server.settings.structures import (
     Empty,
     Free,
     Key,
+    Layer,
     ListOf,
     Section,
     TableOf,
@@ -151,7 +152,7 @@ _DATABASE = Section(
             "url",
             DatabaseUrl(),
             "sqlite:///manent.db",
-            "sqlite:///FILE beside this file, or postgresql://manent:${DB_PASSWORD}@db/manent",
+            "beside this file; or postgresql://manent:${DB_PASSWORD}@db/manent",
         ),
         Key("pool", Whole(), "10", "connections kept per process"),
     ),
@@ -163,7 +164,7 @@ _WORKER = Section(
             "concurrency",
             Whole(),
             "64",
-            "deploys in flight per pool; a wait of more than a minute takes no place",
+            "deploys in flight per pool; a long wait takes no place",
         ),
         Key("hook_processes", Whole(), "16", "hooks at once over all deploys; the rest wait"),
         Key("warm", Whole(0), "2", "hook processes kept ready"),
@@ -278,30 +279,19 @@ PLACEMENT = Section(
 )
 
 
-class _Layer:
-    """One layer of the merging order: any of the placement's keys, none of them required."""
-
-    words = "map"
-
-    def __init__(self, *more: Key) -> None:
-        self.keys = (*more, *PLACEMENT.keys)
-        self._section = Section(self.keys)
-
-    def read(self, node: Any, reading: Any) -> Any:
-        """The values of this layer alone, checked key by key."""
-        return self._section.read(node, reading.partial())
-
-
 _ENVIRONMENTS_OF = Key(
     "environments",
-    TableOf(_Layer(), "environment"),
+    TableOf(Layer(PLACEMENT.keys), "environment"),
     "{}",
     "what differs there; being named is what places an application in an environment",
 )
-TEMPLATE = _Layer(_ENVIRONMENTS_OF)
-APPLICATION = _Layer(
-    Key("template", Or(Name("template")), "null", "template whose values come below these"),
-    _ENVIRONMENTS_OF,
+TEMPLATE = Layer((*PLACEMENT.keys, _ENVIRONMENTS_OF))
+APPLICATION = Layer(
+    (
+        Key("template", Or(Name("template")), "null", "template whose values come below these"),
+        *PLACEMENT.keys,
+        _ENVIRONMENTS_OF,
+    )
 )
 
 ENVIRONMENT = Section(
@@ -325,7 +315,7 @@ ENVIRONMENT = Section(
             "automatic",
             "automatic: a failed deploy takes back the targets it touched",
         ),
-        Key("defaults", _Layer(), SECTION, "lowest layer of every application here"),
+        Key("defaults", Layer(PLACEMENT.keys), SECTION, "lowest layer of every application here"),
     ),
 )
 

@@ -1,6 +1,6 @@
 """Types of lists and maps, and the declaration of a key."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -56,9 +56,9 @@ class Section:
             return _no_map(node, reading)
         for name in node.entries:
             if name not in self.names:
-                reading.findings.unknown_key(node, name, self.names)
+                reading.unknown_key(node, name, self.names)
         values = {key.name: self._value(key, node, reading) for key in self.keys}
-        if INVALID in values.values():
+        if _has_invalid(values.values()):
             return INVALID
         for name, message in () if reading.is_partial else self.check(values):
             at = node.get(name) or node
@@ -74,6 +74,15 @@ class Section:
         if key.default == REQUIRED:
             return reading.refuse(table, f"the key {key.name} is missing")
         return key.kind.read(default_node(key.default), reading)
+
+
+@dataclass(frozen=True)
+class Layer(Section):
+    """One of several maps merged later: any of the keys, none of them required."""
+
+    def read(self, node: Node, reading: Reading) -> Any:
+        """The values of this layer alone."""
+        return super().read(node, reading.partial())
 
 
 @cache
@@ -108,7 +117,7 @@ class ListOf:
         if not isinstance(node, Listing):
             return reading.refuse(node, "must be a list")
         items = tuple(self.kind.read(item, reading) for item in node.items)
-        if INVALID in items:
+        if _has_invalid(items):
             return INVALID
         if len(items) < self.least:
             return reading.refuse(node, f"must have at least {self.least}")
@@ -154,7 +163,7 @@ class Empty:
         if not isinstance(node, Table):
             return _no_map(node, reading)
         for name in node.entries:
-            reading.findings.unknown_key(node, name, ())
+            reading.unknown_key(node, name, ())
         return {} if not node.entries else INVALID
 
 
@@ -168,20 +177,27 @@ class Free:
         """Plain JSON values."""
         if not isinstance(node, Table):
             return _no_map(node, reading)
-        found: dict[str, Any] = _plain(node, reading)
+        found: dict[str, Any] | Invalid = _plain(node, reading)
         return found
 
 
 def _plain(node: Node, reading: Reading) -> Any:
+    """The value of a node without a type, or INVALID if anything in it is."""
     if isinstance(node, Table):
-        return {key: _plain(entry.node, reading) for key, entry in node.entries.items()}
+        table = {key: _plain(entry.node, reading) for key, entry in node.entries.items()}
+        return INVALID if _has_invalid(table.values()) else table
     if isinstance(node, Listing):
-        return [_plain(item, reading) for item in node.items]
+        items = [_plain(item, reading) for item in node.items]
+        return INVALID if _has_invalid(items) else items
     try:
         value = exact(node)
         return expand(value, reading.environ) if isinstance(value, str) else value
     except ValueError as error:
         return reading.refuse(node, str(error))
+
+
+def _has_invalid(values: Iterable[Any]) -> bool:
+    return any(value is INVALID for value in values)
 
 
 def _no_map(node: Node, reading: Reading) -> Invalid:

@@ -154,7 +154,7 @@ class Application:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The nodes one placement was read from, for `check --show`."""
+    """The nodes one placement was read from, targets with all their options."""
 
     merged: Table
     targets: Mapping[str, Table]

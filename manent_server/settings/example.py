@@ -1,0 +1,103 @@
+"""The text of `manent.yml.example`: every key with its default and one comment."""
+
+from collections.abc import Iterator
+
+from manent_server.settings.schema import TOP
+from manent_server.settings.structures import SECTION, Key, Section
+
+_HEAD = """\
+# Every key of manent.yml. Values are the defaults, except under environments, target_groups,
+# templates and applications: those are an example, and what is required or optional there stands
+# in the comments. Leave out what you do not change.
+# Durations: 15s, 1m, 1h30m, 2160h. Sizes: 16KiB, 50MiB. ${NAME} is filled in from the environment,
+# $$ is one $. docs/reference/manent-yml.md has the rules and types.
+
+"""
+
+_HINTS = {
+    "external": "NAME: {command: [./my-plugin, --an-argument]}",
+    "secrets": "nothing to set here yet",
+}
+
+# What a person names. The placement's keys may stand in any layer; later layers win:
+# defaults, template, its environments, application, its environments, the target.
+_NAMED = """
+environments:
+  staging:
+    tier: staging                 # required: development, staging or production
+  production:
+    tier: production
+    concurrency: null             # deploys at once; null = environment_concurrency
+    pool: default                 # pool whose workers deploy here
+    rollback: automatic           # automatic or manual
+    defaults:                     # lowest layer of every application here; these are the defaults
+      max_parallel: 4             # targets of one wave at once
+      soak: 0s                    # wait after each wave but the last; 0s = none
+      timeout: 10m                # longest run of one hook
+      deadline: 1h                # longest deploy, from its first step
+      retry:                      # how failed and timed-out hooks are tried again
+        attempts: 3               # tries of one hook in all
+        initial: 1s               # wait before the second try
+        factor: 2                 # by how much each wait is longer than the one before
+        cap: 1m                   # longest wait
+        total: 15m                # no further try is begun so long after the first
+
+target_groups:                    # sets of targets; a target's value is its own plugin options
+  web-staging: {web-1: {}}
+  web-production: {web-1: {}, web-2: {}, web-3: {keep: 3}}
+
+templates:
+  web:
+    plugin: release               # required, here or in the application
+    artifact:                     # default null: the version has no artifact
+      url: "https://artifacts.example/{application}/{version}.tar.gz"    # file:/// or http(s)
+      sha256: null                # 64 hexadecimal digits; null = not pinned here
+    options:                      # what the plugin knows; it checks them
+      root: "/srv/{application}"
+      health: "http://{target}:9001/{application}/healthz"
+    environments:
+      staging:
+        targets: web-staging      # required: a map, the name of a target group, or a list of both
+      production:
+        targets: web-production
+        waves: [1, 25%, rest]     # default null: one wave
+
+applications:
+  shop: {template: web}
+  billing:
+    template: web                 # default null
+    environments:
+      production:
+        timeout: 20m
+        options: {restart: [systemctl, restart, billing]}
+  batch:
+    plugin: command               # argument lists, no shell
+    options:
+      deploy: [./deploy, --fast]
+      rollback: [./rollback]
+      environment: {API_TOKEN: "secret://env/BATCH_TOKEN", MODE: fast}
+    environments:
+      staging:
+        targets: {host: {}}
+"""
+_EXAMPLES = ("environments", "target_groups", "templates", "applications")
+_COLUMN = 34
+
+
+def render() -> str:
+    """The file."""
+    lines = [line for key in TOP.keys if key.name not in _EXAMPLES for line in _lines(key, "")]
+    return _HEAD + "\n".join(lines) + "\n" + _NAMED
+
+
+def _lines(key: Key, indent: str) -> Iterator[str]:
+    if isinstance(key.kind, Section) and key.default == SECTION:
+        yield _commented(f"{indent}{key.name}:", key.meaning)
+        for inner in key.kind.keys:
+            yield from _lines(inner, indent + "  ")
+    else:
+        yield _commented(f"{indent}{key.name}: {key.default}", _HINTS.get(key.name, key.meaning))
+
+
+def _commented(line: str, comment: str) -> str:
+    return f"{line:<{_COLUMN - 2}}  # {comment}"

@@ -1,0 +1,20 @@
+"""What a running process takes up of a configuration read anew."""
+
+from dataclasses import fields, replace
+
+from manent_server.settings.digest import NOT_COMPARED, digest
+from manent_server.settings.schema import RELOADED
+from manent_server.settings.values import Settings
+
+
+def reload(running: Settings, fresh: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """The settings in force from now on, and the top-level keys that wait for a restart."""
+    kept = {
+        item.name: getattr(running, item.name)
+        for item in fields(Settings)
+        if item.name not in NOT_COMPARED and item.name not in RELOADED
+    }
+    kept["executor_id"] = running.executor_id
+    waiting = tuple(name for name, value in kept.items() if value != getattr(fresh, name))
+    settings = replace(fresh, **kept)
+    return replace(settings, digest=digest(settings)), waiting
