@@ -41,7 +41,7 @@ class Follower:
         self._deadline = deadline
         self._path = f"/deploys/{segment(address)}"
         self._after = 0
-        self._has_log = True
+        self._has_more = wish.is_told
         self._why = ""
         self._why_at = self._pace.monotonic()
         self.progress = Progress(session.talk, session.pace)
@@ -56,16 +56,23 @@ class Follower:
         delay = self._pace.first
         while True:
             self.last = self._ask(lambda timeout: self._client.get(self._path, timeout=timeout))
-            changed = self.progress.deploy(self.last)
-            changed = (self._wish.is_told and self._tell()) or changed
             if exit_codes.has_ended(self.last):
-                self._drain()
-                return self.last
+                return self._end()
+            changed = self.progress.deploy(self.last)
+            changed = self._tell() or changed
             self.progress.heartbeat(self._reason())
             if self._deadline.is_over:
                 self._stop_waiting()
             delay = self._pace.first if changed else self._pace.after(delay)
             self._pace.sleep(self._deadline.left(delay))
+
+    def _end(self) -> Object:
+        # The last lines may be stored a moment after the end.
+        until = self._pace.monotonic() + self._pace.settle
+        while self._tell() or (self._has_more and self._pace.monotonic() < until):
+            self._pace.sleep(self._pace.first)
+        self.progress.deploy(self.last)
+        return self.last
 
     def _ask(self, call: Callable[[float], Any]) -> Any:
         try:
@@ -87,26 +94,24 @@ class Follower:
 
     def _tell(self) -> bool:
         # Steps and log are for the reader: trouble with them never decides about the wait.
-        steps = self._glance(f"{self._path}/steps")
-        changed = sum(self.progress.step(step) for step in steps.get("items", ())) > 0
-        return self._log() or changed
+        if not self._wish.is_told:
+            return False
+        steps = self._glance(f"{self._path}/steps").get("items", ())
+        running = [step for step in steps if step.get("state") == "running"]
+        ended = [step for step in steps if step.get("state") not in {"running", "waiting"}]
+        began = [step for step in running if self.progress.begin(step)]
+        lines = sum(iter(self._log, 0))
+        over = [step for step in ended if self.progress.end(step)]
+        return bool(began or lines or over)
 
-    def _log(self) -> bool:
+    def _log(self) -> int:
         page = self._glance(f"{self._path}/logs", {"after": self._after, "limit": _PAGE})
         items = page.get("items", ())
         for item in items:
             self._after = max(self._after, int(item["sequence"]))
             self.progress.log(item)
-        self._has_log = not page.get("ended", False)
-        return bool(items)
-
-    def _drain(self) -> None:
-        if not self._wish.is_told:
-            return
-        until = self._pace.monotonic() + self._pace.settle
-        while self._has_log and self._pace.monotonic() < until:
-            if not self._log() and self._has_log:
-                self._pace.sleep(self._pace.first)
+        self._has_more = not page.get("ended", False)
+        return len(items)
 
     def _glance(self, path: str, query: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         try:

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from manent_cli.errors import Failure
@@ -51,17 +52,34 @@ class Progress:
             self.say(state)
         return True
 
-    def step(self, step: Object) -> bool:
-        """Tell a step that began or ended."""
+    def begin(self, step: Object) -> bool:
+        """Tell that a step runs, or runs again."""
         name = str(step.get("step"))
-        seen = (step.get("pass"), step.get("state"), step.get("attempts"))
-        if step.get("state") == "waiting" or self._steps.get(name) == seen:
+        if self._has_seen(name, step):
             return False
-        if step.get("state") == "running":
-            self._begin(name, step)
-        else:
-            self._end(name, step)
-        self._steps[name] = seen
+        self._since[name] = self._pace.monotonic()
+        self._tails.pop(name, None)
+        attempts = step.get("attempts") or 1
+        again = f", attempt {attempts}" if attempts > 1 else ""
+        if not self._talk.is_terminal:
+            self.say(f"step {name} running{again}")
+        elif again:
+            self.say(f"{name} runs again{again}", colour="yellow")
+        return True
+
+    def end(self, step: Object) -> bool:
+        """Tell how a step ended; on a terminal the end of its log as well when it failed."""
+        name, state = str(step.get("step")), str(step.get("state"))
+        if self._has_seen(name, step):
+            return False
+        self._since.pop(name, None)
+        why = message(step.get("error"))
+        text = f"{name} {state}{_took(step)}" + (f": {why}" if why else "")
+        prefix = "" if self._talk.is_terminal else "step "
+        self.say(prefix + text, colour=_ENDS.get(state, ""))
+        if state == "failed" and self._talk.is_terminal:
+            for line in self._tails.get(name, ()):
+                self.say(f"    {line}", colour="dim")
         return True
 
     def log(self, item: Object) -> None:
@@ -91,29 +109,22 @@ class Progress:
         elif self.is_silent:
             self.say(f"still {reason or self._now() or self._state}")
 
-    def _begin(self, name: str, step: Object) -> None:
-        self._since[name] = self._pace.monotonic()
-        self._tails.pop(name, None)
-        attempts = step.get("attempts") or 1
-        again = f", attempt {attempts}" if attempts > 1 else ""
-        if not self._talk.is_terminal:
-            self.say(f"step {name} running{again}")
-        elif again:
-            self.say(f"{name} runs again{again}", colour="yellow")
-
-    def _end(self, name: str, step: Object) -> None:
-        state = str(step.get("state"))
-        began = self._since.pop(name, None)
-        took = "" if began is None else f" ({self._pace.monotonic() - began:.1f}s)"
-        why = message(step.get("error"))
-        text = f"{name} {state}{took}" + (f": {why}" if why else "")
-        prefix = "" if self._talk.is_terminal else "step "
-        self.say(prefix + text, colour=_ENDS.get(state, ""))
-        if state == "failed" and self._talk.is_terminal:
-            for line in self._tails.get(name, ()):
-                self.say(f"    {line}", colour="dim")
+    def _has_seen(self, name: str, step: Object) -> bool:
+        look = (step.get("pass"), step.get("state"), step.get("attempts"))
+        if self._steps.get(name) == look:
+            return True
+        self._steps[name] = look
+        return False
 
     def _now(self) -> str:
         now = self._pace.monotonic()
         running = [f"{name} {now - since:.0f}s" for name, since in self._since.items()]
         return "running: " + ", ".join(running) if running else ""
+
+
+def _took(step: Object) -> str:
+    try:
+        began, ended = (datetime.fromisoformat(step[name]) for name in ("started_at", "ended_at"))
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return f" ({(ended - began).total_seconds():.1f}s)"
