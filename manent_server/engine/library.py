@@ -5,6 +5,7 @@ and a launch leaves threads and global state behind that a process without a wor
 have. The child reads the address from its standard input, where no other user sees it.
 """
 
+import contextlib
 import importlib.metadata
 import json
 import subprocess
@@ -51,8 +52,9 @@ def _follow(child: subprocess.Popen[bytes], order: str, stop: Callable[[], bool]
     """Wait for the child; its input stays open, since its end tells it that we are gone."""
     if child.stdin is None:
         raise RuntimeError("the child has no input")
-    child.stdin.write(f"{order}\n".encode())
-    child.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):  # it died at once: its exit says why
+        child.stdin.write(f"{order}\n".encode())
+        child.stdin.flush()
     while True:
         try:
             child.wait(_LOOK)

@@ -39,8 +39,8 @@ class Engines:
     Attributes:
         ours: Runs our transactions.
         dbos: Handed to the durable execution library.
-        lone: Opens a connection of its own each time, outside every pool, without the
-            limits on idle and long transactions: for migrations and the start-up probe.
+        lone: Opens a connection of its own each time, outside every pool, for statements
+            of any length: migrations and the probe at start.
         dialect: `sqlite` or `postgresql`.
         url: The address as it may be shown, without passwords.
         file: The database file on SQLite.
@@ -131,7 +131,7 @@ def _postgres(url: sa.URL, *, pool: int, stale_after: timedelta, application_nam
     session = _session_settings(silence)
     for engine in (ours, dbos):
         _set_on_connect(engine, session | _transaction_limits())
-    _set_on_connect(lone, session | _no_transaction_limits())
+    _set_on_connect(lone, session | _transaction_limits() | {"statement_timeout": "0"})
     for engine in (ours, dbos, lone):
         sa.event.listen(engine, "handle_error", _leave_unhealthy_server)
     return Engines(ours=ours, dbos=dbos, lone=lone, dialect="postgresql", url=masked(url))
@@ -169,10 +169,6 @@ def _transaction_limits() -> dict[str, str]:
         "lock_timeout": _milliseconds(LOCK_TIMEOUT),
         "statement_timeout": _milliseconds(STATEMENT_TIMEOUT),
     }
-
-
-def _no_transaction_limits() -> dict[str, str]:
-    return dict.fromkeys(_transaction_limits(), "0")
 
 
 def _milliseconds(duration: timedelta) -> str:

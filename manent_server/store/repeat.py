@@ -5,10 +5,13 @@ import random
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import sqlalchemy as sa
+
+from manent_server.domain.errors import Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +25,23 @@ _CONTENTION: Final = {"40001", "40P01", "55P03", "57014"}
 _SQLITE_CONTENTION: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _SQLITE_OUTAGE: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 
+T = TypeVar("T")
+
 _random = random.SystemRandom()
+
+
+class NotAnswered(Exception):
+    """The database went away from work done outside of this process."""
+
+
+def never() -> bool:
+    """A `stop` that never says so."""
+    return False
+
+
+def unavailable() -> Unavailable:
+    """What a caller is told whose patience is over."""
+    return Unavailable("the database does not answer", next="Try again in a moment.")
 
 
 def is_contention(error: BaseException) -> bool:
@@ -36,6 +55,8 @@ def is_contention(error: BaseException) -> bool:
 
 def is_outage(error: BaseException) -> bool:
     """True if the database was not there, went away, or did not say how COMMIT ended."""
+    if isinstance(error, NotAnswered):
+        return True
     if not isinstance(error, sa.exc.DBAPIError):
         return False
     if error.connection_invalidated or _sqlite_code(error) in _SQLITE_OUTAGE:
@@ -121,3 +142,34 @@ def _cause(error: BaseException) -> str:
     """The driver's own words in one line, without statement and parameters."""
     original = getattr(error, "orig", None) or error
     return " ".join(str(original).split())
+
+
+def until_answered(
+    attempt: Callable[[], T],
+    outages: Outages,
+    *,
+    patience: timedelta | None,
+    stop: Callable[[], bool],
+) -> T:
+    """Call `attempt` until it ends without a transient error; `Store.repeat` says more."""
+    backoff = Backoff(patience)
+    while True:
+        try:
+            result = attempt()
+        except (sa.exc.SQLAlchemyError, NotAnswered) as error:
+            if not is_transient(error):
+                raise
+            _note(error, outages)
+            if backoff.is_over or stop():
+                raise unavailable() from error
+            backoff.wait()
+        else:
+            outages.ended()
+            return result
+
+
+def _note(error: Exception, outages: Outages) -> None:
+    if is_outage(error):
+        outages.began(error)
+    else:
+        _log.debug("a transaction is repeated: %s", _cause(error))

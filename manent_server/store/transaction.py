@@ -5,7 +5,6 @@ so the work must be idempotent: ids are made outside of it, and finding that it 
 already is a success.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,12 +13,9 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
-from manent_server.domain.errors import Unavailable
 from manent_server.store import tables
 from manent_server.store.engine import WRITES, Engines
-from manent_server.store.repeat import Backoff, Outages, is_contention, is_outage, is_transient
-
-_log = logging.getLogger(__name__)
+from manent_server.store.repeat import Outages, is_transient, never, unavailable, until_answered
 
 T = TypeVar("T")
 
@@ -49,14 +45,6 @@ class Transaction:
         return self.connection.begin_nested()
 
 
-def _never() -> bool:
-    return False
-
-
-def _unavailable() -> Unavailable:
-    return Unavailable("the database does not answer", next="Try again in a moment.")
-
-
 class Store:
     """The tables of one database, by transactions."""
 
@@ -82,7 +70,7 @@ class Store:
                 yield Transaction(connection, self._tables, self._dialect)
         except sa.exc.SQLAlchemyError as error:
             if is_transient(error):
-                raise _unavailable() from error
+                raise unavailable() from error
             raise
 
     @contextmanager
@@ -100,7 +88,7 @@ class Store:
         work: Callable[[Transaction], T],
         *,
         patience: timedelta | None = None,
-        stop: Callable[[], bool] = _never,
+        stop: Callable[[], bool] = never,
     ) -> T:
         """Run `work` in a writing transaction, again and again until it is answered.
 
@@ -116,30 +104,13 @@ class Store:
             Unavailable: Patience is over, or `stop` said so; the last try may have
                 committed without an answer.
         """
-        backoff = Backoff(patience)
-        while True:
-            try:
-                with self.write() as transaction:
-                    result = work(transaction)
-            except sa.exc.SQLAlchemyError as error:
-                self._wait_or_raise(error, backoff, stop)
-            else:
-                self._outages.ended()
-                return result
+
+        def attempt() -> T:
+            with self.write() as transaction:
+                return work(transaction)
+
+        return until_answered(attempt, self._outages, patience=patience, stop=stop)
 
     def once(self, work: Callable[[Transaction], T]) -> T:
         """`repeat` with the patience of a request."""
         return self.repeat(work, patience=REQUEST_PATIENCE)
-
-    def _wait_or_raise(
-        self, error: sa.exc.SQLAlchemyError, backoff: Backoff, stop: Callable[[], bool]
-    ) -> None:
-        if is_outage(error):
-            self._outages.began(error)
-        elif is_contention(error):
-            _log.debug("a transaction is repeated: %s", error)
-        else:
-            raise error
-        if backoff.is_over or stop():
-            raise _unavailable() from error
-        backoff.wait()

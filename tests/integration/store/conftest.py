@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -13,14 +12,6 @@ from manent_server.store.transaction import Store
 from tests.rig.postgres import Postgres
 
 STALE_AFTER = timedelta(seconds=20)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A server for these tests; nobody stops it."""
-    server = Postgres()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +33,15 @@ def with_tables(url: str, *, pool: int = 10) -> Engines:
 
 
 @pytest.fixture
-def sqlite_engines(tmp_path: Path) -> Iterator[Engines]:
-    engines = with_tables(f"sqlite:///{tmp_path}/manent.db")
+def sqlite_engines(sqlite_url: str) -> Iterator[Engines]:
+    engines = with_tables(sqlite_url)
     yield engines
     dispose(engines)
 
 
 @pytest.fixture
-def postgres_engines(postgres: Postgres) -> Iterator[Engines]:
-    engines = with_tables(postgres.create_database())
+def postgres_engines(postgres_url: str) -> Iterator[Engines]:
+    engines = with_tables(postgres_url)
     yield engines
     dispose(engines)
 

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from manent_server.domain.errors import ConfigurationError
 from manent_server.store.engine import Engines, connect
-from tests.rig.postgres import Postgres
 
 MINUTE = timedelta(minutes=1)
 
@@ -97,8 +96,8 @@ def test_sqlite_keeps_what_it_acknowledged(sqlite_engines: Engines) -> None:
 
 
 @pytest.mark.postgres
-def test_no_session_holds_a_lock_for_long(postgres: Postgres) -> None:
-    made = connect(postgres.create_database(), pool=2, stale_after=MINUTE)
+def test_no_session_holds_a_lock_for_long(postgres_url: str) -> None:
+    made = connect(postgres_url, pool=2, stale_after=MINUTE)
     for engine in (made.ours, made.dbos):
         with engine.connect() as connection:
             shown = _settings(connection)
@@ -114,8 +113,8 @@ def test_no_session_holds_a_lock_for_long(postgres: Postgres) -> None:
 
 
 @pytest.mark.postgres
-def test_the_limits_survive_a_rolled_back_first_transaction(postgres: Postgres) -> None:
-    made = connect(postgres.create_database(), pool=1, stale_after=MINUTE)
+def test_the_limits_survive_a_rolled_back_first_transaction(postgres_url: str) -> None:
+    made = connect(postgres_url, pool=1, stale_after=MINUTE)
     with made.ours.connect() as connection:
         connection.rollback()
     with made.ours.connect() as connection:
@@ -124,13 +123,13 @@ def test_the_limits_survive_a_rolled_back_first_transaction(postgres: Postgres) 
 
 
 @pytest.mark.postgres
-def test_a_lone_connection_may_wait(postgres: Postgres) -> None:
-    made = connect(postgres.create_database(), pool=1, stale_after=MINUTE)
+def test_a_statement_of_a_lone_connection_may_take_long(postgres_url: str) -> None:
+    made = connect(postgres_url, pool=1, stale_after=MINUTE)
     with made.lone.connect() as connection:
         shown = _settings(connection)
-    assert shown["idle_in_transaction_session_timeout"] == "0"
     assert shown["statement_timeout"] == "0"
-    assert shown["lock_timeout"] == "0"
+    assert shown["lock_timeout"] == "5s"
+    assert shown["idle_in_transaction_session_timeout"] == "5s"
 
 
 def _settings(connection: sa.Connection) -> dict[str, str]:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -59,8 +60,8 @@ def test_a_busy_file_is_waited_for(sqlite_engines: Engines, sqlite_store: Store)
     dispose(impatient)
 
 
-def _no_patience(connection: sa.engine.interfaces.DBAPIConnection, _record: object) -> None:
-    connection.execute("PRAGMA busy_timeout = 20")  # type: ignore[attr-defined]
+def _no_patience(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA busy_timeout = 20")
 
 
 @postgres_only
@@ -110,8 +111,8 @@ def test_a_row_held_too_long_is_tried_again(
     assert answers == [2]
 
 
-def _short_lock_timeout(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
-    connection.execute("SET lock_timeout = 200")  # type: ignore[attr-defined]
+def _short_lock_timeout(connection: Any, _record: object) -> None:
+    connection.execute("SET lock_timeout = 200")
     connection.commit()
 
 
@@ -153,16 +154,16 @@ def test_an_idle_transaction_ends_and_its_work_is_repeated(
     assert rows.names(postgres_store) == {"number"}
 
 
-def _short_idle_limit(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
-    connection.execute("SET idle_in_transaction_session_timeout = 200")  # type: ignore[attr-defined]
+def _short_idle_limit(connection: Any, _record: object) -> None:
+    connection.execute("SET idle_in_transaction_session_timeout = 200")
     connection.commit()
 
 
 @pytest.fixture
-def proxied(postgres: Postgres) -> Iterator[tuple[Proxy, Store]]:
-    url = postgres.create_database()
-    proxy = Proxy(postgres.port)
-    engines = with_tables(url.replace(str(postgres.port), str(proxy.port)))
+def proxied(postgres_server: Postgres, postgres_url: str) -> Iterator[tuple[Proxy, Store]]:
+    proxy = Proxy(postgres_server.port)
+    url = sa.make_url(postgres_url).set(port=proxy.port)
+    engines = with_tables(url.render_as_string())
     yield proxy, Store(engines)
     dispose(engines)
     proxy.close()

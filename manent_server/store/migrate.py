@@ -1,0 +1,237 @@
+"""Brings the tables up to this release: ours first, then the execution library's.
+
+Everything happens under one lock, so any number of processes may start at once; each
+revision is one transaction, so any of them may die at any moment.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from manent_migrations import FOLDER, VERSION_TABLE
+from manent_migrations.naming import Naming
+from manent_server.domain.errors import ConfigurationError, Unavailable
+from manent_server.store import file_lock
+from manent_server.store.column import Instant
+from manent_server.store.engine import WRITES, Engines
+from manent_server.store.pooler import refuse_transaction_pooler
+from manent_server.store.repeat import Backoff, Outages, never, until_answered
+
+_log = logging.getLogger(__name__)
+
+# Any fixed number: the key of the session lock on Postgres.
+_LOCK: Final = 0x6D616E656E74_4D
+_FORBIDDEN: Final = "42501"
+
+
+@dataclass(frozen=True)
+class Library:
+    """The durable execution library, as far as its tables are concerned.
+
+    Attributes:
+        version: Its release; its tables are made once for each.
+        migrate: Makes them; called with our lock held, asks `stop` while it waits.
+    """
+
+    version: str
+    migrate: Callable[[Engines, Callable[[], bool]], None]
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """What was done.
+
+    Attributes:
+        applied: Our revisions, oldest first.
+        dbos: Whether the library's own migrations ran.
+    """
+
+    applied: list[str]
+    dbos: bool
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How long to go on waiting."""
+
+    backoff: Backoff
+    stop: Callable[[], bool]
+
+    def wait(self) -> None:
+        if self.backoff.is_over or self.stop():
+            raise Unavailable(
+                "another process is migrating the database", next="Try again when it is done."
+            )
+        self.backoff.wait()
+
+
+def migrate(
+    engines: Engines,
+    *,
+    library: Library,
+    patience: timedelta | None = None,
+    stop: Callable[[], bool] = never,
+) -> MigrationReport:
+    """Bring the database up to date; does nothing if it is.
+
+    Waits for a database that does not answer and for a process that migrates already.
+
+    Args:
+        engines: Where.
+        library: Whose tables stand beside ours.
+        patience: How long to wait; None is for ever.
+        stop: Asked while waiting.
+
+    Raises:
+        Unavailable: Patience is over, or `stop` said so.
+        ConfigurationError: A transaction pooler, a database of an unknown history, or a
+            role that may not create tables.
+    """
+    limits = _Limits(Backoff(patience), stop)
+    try:
+        return until_answered(
+            lambda: _migrate(engines, library, limits),
+            Outages(engines.url),
+            patience=patience,
+            stop=stop,
+        )
+    except sa.exc.ProgrammingError as error:
+        if getattr(error.orig, "sqlstate", None) != _FORBIDDEN:
+            raise
+        raise ConfigurationError(
+            f"database.url: the role may not create tables: {error.orig}",
+            next="Grant it CREATE on the database.",
+        ) from error
+
+
+def is_current(engines: Engines, *, library: Library) -> bool:
+    """Whether nothing is left to migrate; changes nothing."""
+    with engines.lone.connect() as connection:
+        return not _pending(connection) and _has_library(connection, library)
+
+
+def _migrate(engines: Engines, library: Library, limits: _Limits) -> MigrationReport:
+    refuse_transaction_pooler(engines)
+    if is_current(engines, library=library):
+        return MigrationReport([], dbos=False)
+    with _locked(engines, limits) as connection:
+        applied = _upgrade(connection)
+        made = not _has_library(connection, library)
+        if made:
+            library.migrate(engines, limits.stop)
+            _note_library(connection, library)
+        return MigrationReport(applied, dbos=made)
+
+
+@contextmanager
+def _locked(engines: Engines, limits: _Limits) -> Iterator[sa.Connection]:
+    """A connection for our revisions, while no other process has one.
+
+    On Postgres its session is the lock: if it is lost, so is the revision under way.
+    """
+    writer = engines.lone.execution_options(**{WRITES: True})
+    if engines.file is None:
+        with writer.connect() as connection:
+            _wait(lambda: _lock_session(connection), limits)
+            yield connection
+        return
+    with file_lock.migrating(engines.file) as lock:
+        _wait(lock.acquire, limits)
+        with writer.connect() as connection:
+            yield connection
+
+
+def _wait(acquire: Callable[[], bool], limits: _Limits) -> None:
+    if acquire():
+        return
+    _log.info("waiting for another process that migrates the database")
+    since = time.monotonic()
+    while not acquire():
+        limits.wait()
+    _log.info("the other process is done after %.1f s", time.monotonic() - since)
+
+
+def _lock_session(connection: sa.Connection) -> bool:
+    with connection.begin():
+        query = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
+        return bool(connection.execute(query).scalar_one())
+
+
+def _config(connection: sa.Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _upgrade(connection: sa.Connection) -> list[str]:
+    pending = _pending(connection)
+    if pending:
+        command.upgrade(_config(connection), "head")
+        _log.info("migrated the database: %s", ", ".join(pending))
+    return pending
+
+
+def _pending(connection: sa.Connection) -> list[str]:
+    """Our revisions this database lacks, oldest first."""
+    script = ScriptDirectory.from_config(_config(connection))
+    known = [revision.revision for revision in script.walk_revisions()][::-1]
+    present = _present(connection)
+    if present is None:
+        return known
+    if present in known:
+        return known[known.index(present) + 1 :]
+    if present.isdecimal() and present > known[-1]:
+        _log.warning("the database is of a newer release (revision %s)", present)
+        return []
+    raise ConfigurationError(
+        f"database.url: the database has the unknown revision '{present}'",
+        next="Use a database of its own for manent.",
+    )
+
+
+def _present(connection: sa.Connection) -> str | None:
+    naming = Naming(connection.dialect.name)
+    options = {
+        "version_table": naming.table(VERSION_TABLE),
+        "version_table_schema": naming.schema,
+    }
+    with connection.begin():
+        return MigrationContext.configure(connection, opts=options).get_current_revision()
+
+
+def _library_table(connection: sa.Connection) -> sa.Table:
+    naming = Naming(connection.dialect.name)
+    return sa.Table(
+        naming.table("engine_versions"),
+        sa.MetaData(),
+        sa.Column("version", sa.Text, primary_key=True),
+        sa.Column("migrated_at", Instant, nullable=False),
+        schema=naming.schema,
+    )
+
+
+def _has_library(connection: sa.Connection, library: Library) -> bool:
+    table = _library_table(connection)
+    query = sa.select(table.c.version).where(table.c.version == library.version)
+    with connection.begin():
+        return connection.execute(query).first() is not None
+
+
+def _note_library(connection: sa.Connection, library: Library) -> None:
+    now = sa.func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant)
+    if connection.dialect.name == "postgresql":
+        now = sa.func.clock_timestamp()
+    row = {"version": library.version, "migrated_at": now}
+    with connection.begin():
+        connection.execute(sa.insert(_library_table(connection)).values(row))
