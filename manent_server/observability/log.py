@@ -20,7 +20,7 @@ NOISY = ("dbos", "sqlalchemy.pool")
 # The engine's library adds a handler of its own to its logger unless it finds one there.
 _OWN_HANDLER = "dbos"
 _QUIETER = ("uvicorn", "dbos", "sqlalchemy", "alembic", "asyncio", "httpx2", "httpcore2")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LINE_BREAKS = re.compile(r"[\n\t]")
 
 
@@ -82,7 +82,7 @@ def _formatter(redactor: Redactor, *, is_text: bool, colors: bool) -> ProcessorF
             ConsoleRenderer(colors=colors, timestamp_key="at", exception_formatter=plain_traceback),
         )
     else:
-        last = (JSONRenderer(ensure_ascii=False),)
+        last = (JSONRenderer(),)
     return ProcessorFormatter(
         foreign_pre_chain=_shared(),
         processors=[
