@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -46,8 +46,9 @@ class Limits:
 class Order:
     """Everything a worker needs to know of a deploy, decided when it was accepted.
 
-    `hooks` are those the plugin offered then; `targets` map a name to the plugin's options,
-    secrets as references; `waves` name the targets in the order in which they are visited.
+    `hooks` are those the plugin offered then; with `current_configuration` a rollback takes
+    today's configuration instead of that of the deploy it goes back to; `targets` map a name to
+    the plugin's options, secrets as references; `waves` name the targets in the order in which they are visited.
     """
 
     plugin: str
@@ -59,6 +60,7 @@ class Order:
     limits: Limits
     retry: Retry
     automatic_rollback: bool
+    current_configuration: bool = False
     shape: int = SHAPE
 
 
@@ -88,6 +90,7 @@ def dump(order: Order) -> dict[str, Any]:
             "total": retry.total.total_seconds(),
         },
         "automatic_rollback": order.automatic_rollback,
+        "current_configuration": order.current_configuration,
     }
 
 
@@ -122,6 +125,7 @@ def load(body: Mapping[str, Any]) -> Order:
             total=timedelta(seconds=retry["total"]),
         ),
         automatic_rollback=body["automatic_rollback"],
+        current_configuration=body["current_configuration"],
     )
 
 
@@ -135,14 +139,8 @@ def only(order: Order, targets: Sequence[str]) -> Order:
     """The order for some of its targets; waves left empty are dropped."""
     keep = set(targets)
     waves = tuple(tuple(t for t in wave if t in keep) for wave in order.waves)
-    return Order(
-        plugin=order.plugin,
-        plugin_build=order.plugin_build,
-        hooks=order.hooks,
-        artifact=order.artifact,
+    return replace(
+        order,
         targets={name: options for name, options in order.targets.items() if name in keep},
         waves=tuple(wave for wave in waves if wave),
-        limits=order.limits,
-        retry=order.retry,
-        automatic_rollback=order.automatic_rollback,
     )

@@ -148,7 +148,7 @@ def _mark(tx: Transaction, row: Deploy, outcome: Outcome, at: datetime) -> None:
     is_good_rollback = row.kind == Kind.ROLLBACK and outcome == Outcome.DEPLOYED
     if is_good_rollback:
         marks.lift_automatic(tx, row.application, row.environment, by=row.requested_by, at=at)
-    if is_good_rollback or outcome == Outcome.ROLLED_BACK:
+    if outcome == Outcome.ROLLED_BACK:
         reason = f"rolled back by {row.environment}#{row.number}"
         marks.insert_hold(
             tx,

@@ -5,7 +5,9 @@ from datetime import timedelta
 from enum import StrEnum
 
 from manent_server.domain import gates
-from manent_server.domain.deploy import Phase, State
+from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
 from manent_server.engine.version import WORKFLOW_VERSION
@@ -52,7 +54,7 @@ def begin(tx: Transaction, claim: Claim, dispatcher: Dispatcher) -> Start:
         dispatcher.dispatch(tx, deploy.id, state=_resting(deploy), phase=_waiting(deploy))
         return Start(Verdict.FOREIGN, None)
     if deploy.handed_out_at is None and _gates_closed(tx, deploy):
-        return Start(Verdict.CLOSED, None)
+        return Start(Verdict.CLOSED, deploy)
     return Start(Verdict.RUN, _take(tx, deploy, claim.identity))
 
 
@@ -67,6 +69,8 @@ def _waiting(deploy: Deploy) -> Phase:
 def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     """Before anything was handed out: a gate that closed meanwhile frees the slot."""
     at = tx.now()
+    if gates.is_expired(deploy.asked, at=at):
+        return closing.close(tx, Ending(deploy.id, None, Outcome.EXPIRED))
     closed = gates.closed(deploy.asked, marks.locks(tx, at=at), at=at)
     if not closed:
         return False

@@ -21,6 +21,7 @@ from manent_server.settings.fill import fill
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, records, work
 from manent_server.store.deploys import Deploy
+from manent_server.store.records import Stock
 from manent_server.store.transaction import Transaction
 
 
@@ -124,7 +125,7 @@ def _gone_back(run: Run) -> Deploy | None:
 
 def _configuration(run: Run) -> dict[str, Any]:
     """The snapshot of the deploy gone back to; nothing else has a source yet."""
-    gone_back = _gone_back(run)
+    gone_back = None if run.order.current_configuration else _gone_back(run)
     return dict((gone_back.prepared or {}).get("configuration", {})) if gone_back else {}
 
 
@@ -170,28 +171,32 @@ def _past(tx: Transaction, run: Run, good: Deploy | None) -> tuple[dict[str, Any
     warnings: list[str] = []
     for target in run.order.targets:
         row = stock.get(target)
-        known = row is not None and row.state == Knowledge.KNOWN and row.version is not None
-        source = deploys.read(tx, row.deploy) if row is not None and known else good
+        known = row if row is not None and row.state == Knowledge.KNOWN else None
+        source = deploys.read(tx, known.deploy) if known else good
         if source is None:
             continue
-        past[target] = _one_past(source, target, row.outputs if row and known else None)
+        past[target] = _one_past(source, target, known)
         if run.order.artifact is not None and past[target]["artifact"] is None:
             warnings.append(f"{target}: no artifact is recorded for going back to {source.version}")
     return past, warnings
 
 
-def _one_past(source: Deploy, target: str, outputs: Any) -> dict[str, Any]:
+def _one_past(source: Deploy, target: str, known: Stock | None) -> dict[str, Any]:
     prepared = source.prepared or {}
-    # A deploy that was rolled back left the target with what it had found there.
     older = prepared.get("past", {}).get(target)
-    if source.state != "SUCCESS" and older is not None and source.outcome == "rolled_back":
-        return {**older, "outputs": outputs or older.get("outputs")}
+    if (
+        known is not None
+        and older is not None
+        and known.version == older["version"] != source.version
+    ):
+        # The deploy before was undone here: what runs is what it had found.
+        return {**older, "outputs": known.outputs}
     return {
         "deploy": source.id,
         "version": source.version,
         "artifact": prepared.get("artifacts", {}).get(target),
         "configuration": prepared.get("configuration", {}),
-        "outputs": outputs,
+        "outputs": known.outputs if known else None,
     }
 
 

@@ -219,6 +219,8 @@ class Stepper:
         lifeline = run.shop.lifeline
         # A hook that ended by itself while the worker was being cut counts as it ended.
         is_interrupted = end.result == "interrupted" and lifeline.is_cut()
+        if is_interrupted:
+            run.logbook.flush()
         overdue = run.control.is_overdue and end.result != "succeeded" and not self._is_undo
         result = Result(errand, end, run.order.retry, is_overdue=overdue)
 

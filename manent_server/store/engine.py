@@ -20,6 +20,8 @@ WRITES: Final = "manent_writes"
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 POOL_TIMEOUT: Final = timedelta(seconds=5)
+# The library does not repeat what found no free connection.
+LIBRARY_POOL_TIMEOUT: Final = timedelta(seconds=30)
 IDLE_IN_TRANSACTION: Final = timedelta(seconds=5)
 LOCK_TIMEOUT: Final = timedelta(seconds=5)
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
@@ -119,14 +121,15 @@ def _postgres(url: sa.URL, *, pool: int, stale_after: timedelta, application_nam
     pooled = {
         "pool_size": pool,
         "max_overflow": 0,
-        "pool_timeout": POOL_TIMEOUT.total_seconds(),
         # After an outage the first use finds the dead connection and replaces it.
         "pool_pre_ping": True,
     }
     # Parameters may hold text of people: never in the message of an error.
     options: dict[str, Any] = {"connect_args": arguments, "hide_parameters": True}
-    ours = sa.create_engine(url, **options, **pooled)
-    dbos = sa.create_engine(url, **options, **pooled)
+    ours, dbos = (
+        sa.create_engine(url, **options, **pooled, pool_timeout=wait.total_seconds())
+        for wait in (POOL_TIMEOUT, LIBRARY_POOL_TIMEOUT)
+    )
     lone = sa.create_engine(url, **options, poolclass=sa.NullPool)
     session = _session_settings(silence)
     for engine in (ours, dbos):

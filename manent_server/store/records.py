@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.store.clean import clean
 from manent_server.store.transaction import Transaction
@@ -62,19 +63,27 @@ def read_key(tx: Transaction, principal: str, path: str, key: str) -> Key | None
     return Key(*row) if row else None
 
 
+class KeyTaken(Exception):
+    """The same key was used first by somebody at the same moment: read it and answer that."""
+
+
 def write_key(tx: Transaction, key: Key, *, at: datetime) -> None:
-    """Record the first use; a second one at the same moment fails on the table's key."""
-    k = tx.tables.keys
-    tx.connection.execute(
-        k.insert().values(
-            principal=key.principal,
-            path=key.path,
-            key=key.key,
-            body_digest=key.body_digest,
-            subject=key.subject,
-            created_at=at,
-        )
+    """Record the first use.
+
+    Raises:
+        KeyTaken: Another transaction was first.
+    """
+    dialect = sqlite if tx.dialect == "sqlite" else postgresql
+    insert = dialect.insert(tx.tables.keys).values(
+        principal=key.principal,
+        path=key.path,
+        key=key.key,
+        body_digest=key.body_digest,
+        subject=key.subject,
+        created_at=at,
     )
+    if tx.connection.execute(insert.on_conflict_do_nothing()).rowcount != 1:
+        raise KeyTaken
 
 
 def forget_keys(tx: Transaction, *, before: datetime) -> int:
@@ -105,6 +114,21 @@ def due(tx: Transaction, *, at: datetime, limit: int) -> list[str]:
     w = tx.tables.wakes
     query = sa.select(w.c.deploy).where(w.c.at <= at).order_by(w.c.at).limit(limit)
     return list(tx.connection.execute(query).scalars())
+
+
+def wake_waiting(
+    tx: Transaction, environment: str | None, application: str | None, *, at: datetime
+) -> None:
+    """Look at once at running deploys of a place that wait for a gate."""
+    w, d = tx.tables.wakes, tx.tables.deploys
+    mine = sa.select(d.c.id).where(d.c.state == "PENDING")
+    if environment:
+        mine = mine.where(d.c.environment == environment)
+    if application:
+        mine = mine.where(d.c.application == application)
+    tx.connection.execute(
+        sa.update(w).where(w.c.reason == "gate", w.c.deploy.in_(mine)).values(at=at)
+    )
 
 
 def wake_of(tx: Transaction, deploy: str) -> tuple[datetime, str] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from manent_server.domain.liveness import is_lost
 from manent_server.store.transaction import Transaction
 
 
@@ -168,3 +169,19 @@ def give_up_lease(tx: Transaction, lease: Lease) -> None:
         .where(leases.c.name == lease.name, leases.c.token == lease.token)
         .values(until=tx.now())
     )
+
+
+def offering(tx: Transaction, *, pool: str, stale_after: timedelta, at: datetime) -> list[Executor]:
+    """Executors that take from the pool: alive by the database's clock and not draining."""
+    return [
+        executor
+        for executor in everyone(tx)
+        if pool in executor.pools
+        and not executor.draining
+        and not is_lost(
+            heartbeat_at=executor.heartbeat_at,
+            stopped_at=executor.stopped_at,
+            at=at,
+            stale_after=stale_after,
+        )
+    ]

@@ -1,0 +1,86 @@
+"""What the engine calls for a dispatch: prelude, walk, and a clean leave."""
+
+import logging
+import shutil
+
+from manent_server.domain import order as orders
+from manent_server.domain import plan
+from manent_server.domain.deploy import Kind
+from manent_server.engine.control import Control, Watch
+from manent_server.engine.logbook import Logbook
+from manent_server.engine.passage import Passage
+from manent_server.engine.prelude import Claim, Start, Verdict, begin
+from manent_server.engine.run import Parked, Run
+from manent_server.engine.shop import Shop, Unwound
+from manent_server.engine.stepper import wake
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+
+class Journey:
+    """Runs dispatches on this worker."""
+
+    def __init__(self, shop: Shop, watch: Watch) -> None:
+        self._shop = shop
+        self._watch = watch
+
+    def __call__(self, deploy: str, number: int) -> None:
+        """One dispatch, from its prelude to the close or to whoever goes on with it.
+
+        Raises:
+            Unwound: The run ended without an outcome; the engine records nothing.
+        """
+        start = self._begin(deploy, number)
+        if start.verdict != Verdict.RUN or start.deploy is None:
+            _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
+            return
+        self._run(start.deploy)
+
+    def _begin(self, deploy: str, number: int) -> Start:
+        shop = self._shop
+
+        def work(tx: Transaction) -> Start:
+            draining = shop.lifeline.draining.is_set()
+            claim = Claim(deploy, number, shop.identity, is_draining=draining)
+            return begin(tx, claim, shop.dispatcher)
+
+        start = shop.store.repeat(work, stop=shop.lifeline.is_cut)
+        if start.verdict == Verdict.CLOSED and start.deploy is not None:
+            shop.admit(start.deploy.environment)
+        return start
+
+    def _run(self, deploy: Deploy) -> None:
+        shop = self._shop
+        order = orders.load(deploy.order_body)
+        control = Control(deploy.id, deploy.epoch, grace=shop.caps.kill_grace)
+        logbook = Logbook(shop, deploy)
+        run = Run(shop, deploy, order, plan.build(order, Kind(deploy.kind)), control, logbook)
+        self._watch.add(control)
+        try:
+            logbook.say(f"runs on {shop.identity.executor}, epoch {deploy.epoch}")
+            Passage(run).walk()
+        except Parked as parked:
+            logbook.close()
+            self._park(run, parked)
+        except Unwound:
+            # The next owner writes from here on; what this run still holds may be stored first.
+            self._leave(run)
+            raise
+        except Exception as error:
+            # Not a failed hook: the deploy stays live and the reconciler dispatches it anew.
+            _log.exception("deploy %s was left by an unexpected error", deploy.id)
+            raise Unwound(deploy.id) from error
+        finally:
+            self._watch.remove(control)
+            logbook.close()
+            shutil.rmtree(run.folder, ignore_errors=True)
+
+    def _park(self, run: Run, parked: Parked) -> None:
+        lost = self._shop.lifeline.lost.is_set
+        self._shop.store.repeat(lambda tx: wake(tx, run, parked), stop=lost)
+
+    def _leave(self, run: Run) -> None:
+        if run.control.is_disowned or run.shop.lifeline.lost.is_set():
+            run.logbook.abandon()

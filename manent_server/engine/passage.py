@@ -1,0 +1,254 @@
+"""The way through a plan: prepare, wave by wave, and back again if it fails."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from datetime import datetime, timedelta
+from typing import Any
+
+from manent_server.domain import gates, outcome, plan
+from manent_server.domain.deploy import Outcome as End
+from manent_server.domain.deploy import Phase
+from manent_server.domain.outcome import Passed, Undoing
+from manent_server.domain.plan import Step, Visit, Wave
+from manent_server.engine import aim as aims
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
+from manent_server.engine.handout import is_current
+from manent_server.engine.preparation import prepare
+from manent_server.engine.run import LONG_WAIT, Parked, Run
+from manent_server.engine.shop import Unwound
+from manent_server.engine.stepper import CANCELLED, Outcome, Stepper
+from manent_server.store import deploys, marks, work
+from manent_server.store.transaction import Transaction
+
+_RECHECK = timedelta(minutes=1)
+
+
+class Passage:
+    """Walks one run to its end; what is recorded is never done again."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def walk(self) -> None:
+        """Every step, then the close."""
+        failure = self._forward()
+        passed, error = self._come_to(failure)
+        self._close(outcome.name(passed), error)
+
+    def _forward(self) -> Outcome | None:
+        """The first failure, or None when every step succeeded."""
+        prepared = prepare(self._run)
+        if not prepared.is_good:
+            return prepared
+        for wave in self._run.plan.waves:
+            if wave.number > 1 and not self._is_begun(wave):
+                self._wait_for_gates()
+            if self._run.control.is_cancelled and not self._is_done(wave):
+                return CANCELLED
+            failure = self._visit(wave)
+            if failure is not None:
+                return failure
+            if wave.soak is not None and not self._soak(wave.soak):
+                return CANCELLED
+        return None
+
+    def _is_begun(self, wave: Wave) -> bool:
+        rows = self._run.steps()
+        return any(rows[s.name].started_at for visit in wave.visits for s in visit.steps)
+
+    def _is_done(self, wave: Wave) -> bool:
+        rows = self._run.steps()
+        return all(rows[s.name].ended_at for visit in wave.visits for s in visit.steps)
+
+    def _visit(self, wave: Wave) -> Outcome | None:
+        """Targets side by side; after a failure no further one is begun."""
+        failures: list[Outcome] = []
+
+        def one(visit: Visit) -> None:
+            for step in visit.steps:
+                if failures:
+                    return
+                aim = aims.forward(self._run, step)
+                ended = Stepper(self._run, step, aim, is_undo=False).perform()
+                if not ended.is_good:
+                    failures.append(_named(ended, step))
+
+        self._side_by_side(one, wave.visits)
+        return failures[0] if failures else None
+
+    def _side_by_side(self, work_on: Callable[[Visit], None], visits: Sequence[Visit]) -> None:
+        if len(visits) == 1:
+            work_on(visits[0])
+            return
+        width = min(self._run.order.limits.max_parallel, len(visits))
+        name = f"wave {self._run.deploy.id}"
+        with ThreadPoolExecutor(max_workers=width, thread_name_prefix=name) as pool:
+            futures = [pool.submit(work_on, visit) for visit in visits]
+            wait(futures, return_when=FIRST_EXCEPTION)
+        _raise_first(futures)
+
+    def _wait_for_gates(self) -> None:
+        """Between waves: locks that were set since the start hold the next one back."""
+        run = self._run
+        with run.shop.store.read() as tx:
+            at = tx.now()
+            locks = marks.locks(tx, at=at)
+        started_at = run.deploy.started_at or at
+        closed = gates.stopping(run.deploy.asked, locks, started_at=started_at, at=at)
+        if not closed or run.control.is_cancelled:
+            return
+        self._phase(Phase.LOCKED)
+        run.logbook.say(f"waits before the next wave: {closed[0].detail}")
+        raise Parked(min(closed[0].opens_at or at + _RECHECK, at + _RECHECK), "gate")
+
+    def _soak(self, step: Step) -> bool:
+        """Wait after a wave; False if a cancel ended it. Its time does not count."""
+        run = self._run
+        while True:
+            run.check()
+            row = run.steps()[step.name]
+            if row.ended_at is not None:
+                return row.state == "succeeded"
+            run.shop.store.repeat(lambda tx: self._begin_soak(tx, step))
+            with run.shop.store.read() as tx:
+                at = tx.now()
+            ends_at = (row.started_at or at) + run.order.limits.soak
+            if run.control.is_cancelled:
+                return False
+            if ends_at <= at:
+                run.shop.store.repeat(lambda tx: self._end_soak(tx, step))
+            elif ends_at - at > LONG_WAIT:
+                raise Parked(ends_at, "soak")
+            else:
+                run.pause(min(ends_at - at, timedelta(seconds=1)))
+
+    def _begin_soak(self, tx: Transaction, step: Step) -> None:
+        deploy = self._run.deploy
+        row = deploys.lock(tx, deploy.id)
+        if row is None or not is_current(row, deploy):
+            raise Unwound(deploy.id)
+        before = work.read_step(tx, row.id, row.pass_number, step.name)
+        if before is not None and before.started_at is None:
+            work.update_step(
+                tx, row.id, row.pass_number, step.name, state="running", started_at=tx.now()
+            )
+        deploys.update(tx, row.id, phase=Phase.SOAKING)
+
+    def _end_soak(self, tx: Transaction, step: Step) -> None:
+        deploy = self._run.deploy
+        row = deploys.lock(tx, deploy.id)
+        before = work.read_step(tx, deploy.id, deploy.pass_number, step.name)
+        if row is None or before is None or before.ended_at is not None:
+            return
+        if not is_current(row, deploy):
+            raise Unwound(deploy.id)
+        at = tx.now()
+        work.update_step(tx, row.id, row.pass_number, step.name, state="succeeded", ended_at=at)
+        soaked = at - (before.started_at or at)
+        later = row.deadline_at + soaked if row.deadline_at else None
+        deploys.update(tx, row.id, phase=Phase.DEPLOYING, deadline_at=later)
+
+    def _come_to(self, failure: Outcome | None) -> tuple[Passed, dict[str, Any] | None]:
+        """Undo what was touched, where that is due, and say what the pass came to."""
+        run = self._run
+        passed = Passed(
+            kind=run.kind,
+            is_complete=failure is None,
+            is_cancelled=failure is not None and run.control.is_cancelled,
+            undoing=Undoing.NONE,
+        )
+        if failure is None:
+            return passed, None
+        error = failure.error
+        targets = self._undoable()
+        due = outcome.should_undo(
+            passed,
+            is_automatic=run.order.automatic_rollback,
+            wants_rollback=run.control.wants_rollback,
+            is_touched=bool(targets),
+        )
+        if not due:
+            return passed, error
+        undone = self._undo(targets)
+        how = Undoing.WORKED if undone.is_good else Undoing.FAILED
+        is_cancelled = passed.is_cancelled or run.control.is_cancelled
+        return (
+            Passed(passed.kind, is_complete=False, is_cancelled=is_cancelled, undoing=how),
+            error if undone.is_good else {**(error or {}), "rollback": undone.error},
+        )
+
+    def _undoable(self) -> tuple[str, ...]:
+        """Touched targets with something to go back to, in the order of the waves."""
+        with self._run.shop.store.read() as tx:
+            row = deploys.read(tx, self._run.deploy.id)
+            found = closing.touched(tx, row) if row else frozenset()
+        past = self._run.prepared.get("past", {})
+        return plan.in_order(self._run.order, [name for name in found if name in past])
+
+    def _undo(self, targets: tuple[str, ...]) -> Outcome:
+        """Rollback of the touched targets, the last one first; each is tried."""
+        run = self._run
+        with run.control.changed:
+            run.control.is_undoing = True
+        after = max(step.position for step in run.plan.steps())
+        steps = plan.undo(run.order, targets, after=after)
+        run.logbook.say("rolls back " + ", ".join(reversed(targets)))
+        run.shop.store.repeat(lambda tx: self._record_undo(tx, steps))
+        worst = Outcome(is_good=True)
+        for step in steps:
+            ended = Stepper(run, step, aims.backward(run, step), is_undo=True).perform()
+            if not ended.is_good:
+                worst = _named(ended, step)
+            if ended is CANCELLED:
+                break
+        return worst
+
+    def _record_undo(self, tx: Transaction, steps: Sequence[Step]) -> None:
+        deploy = self._run.deploy
+        row = deploys.lock(tx, deploy.id)
+        if row is None or not is_current(row, deploy):
+            raise Unwound(deploy.id)
+        work.write_steps(tx, row, steps)
+        deploys.update(tx, row.id, phase=Phase.ROLLING_BACK)
+
+    def _phase(self, phase: Phase) -> None:
+        deploy = self._run.deploy
+
+        def record(tx: Transaction) -> None:
+            row = deploys.lock(tx, deploy.id)
+            if row is not None and is_current(row, deploy):
+                deploys.update(tx, row.id, phase=phase)
+
+        self._run.shop.store.repeat(record)
+
+    def _close(self, end: End, error: dict[str, Any] | None) -> None:
+        run = self._run
+        words = f"ended: {end}" + (f" ({error['message']})" if error and "message" in error else "")
+        run.logbook.say(words)
+        run.logbook.flush()
+        ending = Ending(run.deploy.id, run.deploy.epoch, end, error=error)
+        asked_at: datetime | None = None
+        while not run.shop.store.repeat(lambda tx: closing.close(tx, ending)):
+            with run.shop.store.read() as tx:
+                at = tx.now()
+            asked_at = asked_at or at
+            if at - asked_at > LONG_WAIT:
+                raise Parked(at + LONG_WAIT, "close")
+            run.pause(timedelta(milliseconds=500))
+        run.shop.metrics.deploy_ended(end)
+        run.shop.admit(run.deploy.environment)
+
+
+def _named(ended: Outcome, step: Step) -> Outcome:
+    if ended is CANCELLED:
+        return ended
+    return Outcome(is_good=False, error={"step": step.name, **(ended.error or {})})
+
+
+def _raise_first(futures: Sequence[Future[None]]) -> None:
+    """The gravest of what side-by-side work raised: an unwinding before a wait."""
+    raised = [error for future in futures if (error := future.exception()) is not None]
+    raised.sort(key=lambda error: isinstance(error, Parked))
+    if raised:
+        raise raised[0]

@@ -1,0 +1,148 @@
+"""Deploys by address, and in pages."""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.domain.errors import Invalid, NotFound
+from manent_server.store import deploys
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+
+SHORTEST = 6
+_ID = re.compile(r"[0-9a-f]{6,40}")
+_NUMBERED = re.compile(r"([^/#]{1,63})/([^/#]{1,63})#([0-9]{1,18})")
+
+
+def by_address(tx: Transaction, address: str) -> Deploy:
+    """A deploy by its id, a unique beginning of it, or `application/environment#number`.
+
+    Raises:
+        NotFound: Nothing has that address.
+        Invalid: Several ids begin so.
+    """
+    d = tx.tables.deploys
+    query = sa.select(*deploys.columns(tx))
+    numbered = _NUMBERED.fullmatch(address)
+    if numbered:
+        application, environment, number = numbered.groups()
+        query = query.where(
+            d.c.application == application,
+            d.c.environment == environment,
+            d.c.number == int(number),
+        )
+    elif _ID.fullmatch(address):
+        query = query.where(d.c.id >= address, d.c.id < address + "g")
+    else:
+        raise _nothing(address)
+    rows = tx.connection.execute(query.limit(2)).all()
+    if len(rows) > 1:
+        raise Invalid(
+            f"several deploys begin with {address}",
+            code="address_ambiguous",
+            next="give more of the id",
+        )
+    if not rows:
+        raise _nothing(address)
+    return deploys.of(rows[0])
+
+
+def _nothing(address: str) -> NotFound:
+    shown = address.encode("unicode_escape").decode("ascii")[:80]
+    return NotFound(
+        f"there is no deploy {shown}",
+        next="give an id, at least 6 characters of it, or application/environment#number",
+    )
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which deploys, the newest first: those before a cursor."""
+
+    application: str | None
+    environment: str | None
+    version: str | None
+    states: Sequence[str]
+    outcome: str | None
+    before: str | None
+    limit: int
+
+
+def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
+    """One page by (time, id), and the cursor of the next one."""
+    d = tx.tables.deploys
+    query = sa.select(*deploys.columns(tx))
+    for column, value in (
+        (d.c.application, wanted.application),
+        (d.c.environment, wanted.environment),
+        (d.c.version, wanted.version),
+        (d.c.outcome, wanted.outcome),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.states:
+        query = query.where(d.c.state.in_(wanted.states))
+    if wanted.before is not None:
+        at, deploy = _read_cursor(wanted.before)
+        query = query.where(
+            sa.or_(d.c.requested_at < at, sa.and_(d.c.requested_at == at, d.c.id < deploy))
+        )
+    query = query.order_by(d.c.requested_at.desc(), d.c.id.desc()).limit(wanted.limit + 1)
+    rows = [deploys.of(row) for row in tx.connection.execute(query)]
+    if len(rows) <= wanted.limit:
+        return rows, None
+    kept = rows[: wanted.limit]
+    return kept, _cursor(kept[-1])
+
+
+def _cursor(row: Deploy) -> str:
+    text = json.dumps([row.requested_at.isoformat(), row.id])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> tuple[datetime, str]:
+    instant, deploy = datetime.min.replace(tzinfo=UTC), ""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        at, deploy = json.loads(text)
+        instant = datetime.fromisoformat(at).astimezone(UTC)
+        whole = _ID.fullmatch(deploy)
+    except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
+        whole = None
+    if whole is None:
+        raise Invalid(
+            "the cursor is not one of ours",
+            code="cursor_invalid",
+            next="give `next` of the page before as `before`",
+        )
+    return instant, deploy
+
+
+def place_in_queue(tx: Transaction, row: Deploy) -> tuple[int, list[str]] | None:
+    """Position from 1 and the ids ahead, for a deploy that waits for its place."""
+    d, s = tx.tables.deploys, tx.tables.slots
+    if row.ticket is None:
+        return None
+    ids = tx.connection.execute(
+        sa.select(d.c.id)
+        .where(
+            d.c.environment == row.environment,
+            d.c.state == "ENQUEUED",
+            d.c.ticket.is_not(None),
+            ~sa.exists().where(s.c.deploy == d.c.id),
+        )
+        .order_by(d.c.priority, d.c.ticket)
+    ).scalars()
+    ahead: list[Any] = []
+    for waiting in ids:
+        if waiting == row.id:
+            return len(ahead) + 1, ahead
+        ahead.append(waiting)
+    return None

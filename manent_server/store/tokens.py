@@ -1,0 +1,77 @@
+"""Token rows: a digest, never the token."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token; `shown` is its beginning, for people to tell it apart."""
+
+    id: str
+    name: str
+    shown: str
+    role: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+def _select(tx: Transaction) -> sa.Select[Any]:
+    t = tx.tables.tokens
+    return sa.select(
+        t.c.id,
+        t.c.name,
+        t.c.shown,
+        t.c.role,
+        t.c.created_by,
+        t.c.created_at,
+        t.c.expires_at,
+        t.c.revoked_at,
+    )
+
+
+def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Write a new token."""
+    tx.connection.execute(tx.tables.tokens.insert().values(**values))
+
+
+def read(tx: Transaction, token: str) -> Token | None:
+    """One token by its id."""
+    row = tx.connection.execute(_select(tx).where(tx.tables.tokens.c.id == token)).one_or_none()
+    return Token(*tuple(row)) if row else None
+
+
+def by_hash(tx: Transaction, digest: str, *, at: datetime) -> Token | None:
+    """The token with that digest, if it is in force."""
+    t = tx.tables.tokens
+    row = tx.connection.execute(
+        _select(tx).where(
+            t.c.hash == digest,
+            t.c.revoked_at.is_(None),
+            sa.or_(t.c.expires_at.is_(None), t.c.expires_at > at),
+        )
+    ).one_or_none()
+    return Token(*tuple(row)) if row else None
+
+
+def everyone(tx: Transaction) -> list[Token]:
+    """Every token, the oldest first."""
+    t = tx.tables.tokens
+    query = _select(tx).order_by(t.c.created_at, t.c.id)
+    return [Token(*tuple(row)) for row in tx.connection.execute(query)]
+
+
+def revoke(tx: Transaction, token: str, *, at: datetime) -> None:
+    """End a token; one that has ended keeps its first end."""
+    t = tx.tables.tokens
+    tx.connection.execute(
+        sa.update(t).where(t.c.id == token, t.c.revoked_at.is_(None)).values(revoked_at=at)
+    )

@@ -1,0 +1,164 @@
+"""Acceptance: the row, its order, its number and its audit line, then admission."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from manent_server.domain import gates, names
+from manent_server.domain import order as orders
+from manent_server.domain.access import Caller
+from manent_server.domain.deploy import Kind, Phase, State
+from manent_server.domain.errors import Invalid, NotFound, Refused
+from manent_server.domain.gates import ClosedGate
+from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
+from manent_server.settings.values import Environment, Placement
+from manent_server.store import deploys, marks, queue, records
+from manent_server.store.records import Deed
+from manent_server.store.transaction import Transaction
+from manent_server.usecases.admit import Admission
+from manent_server.usecases.desk import Desk
+
+DEFAULT_PRIORITY = 100
+HEAD_PRIORITY = 0
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A deploy that is about to be accepted; the id is made outside the transaction."""
+
+    application: str
+    environment: Environment
+    kind: Kind
+    version: str
+    order: Order
+    caller: Caller
+    id: str = field(default_factory=lambda: secrets.token_hex(10))
+    sha256: str | None = None
+    reason: str | None = None
+    not_before: datetime | None = None
+    not_after: datetime | None = None
+    priority: int = DEFAULT_PRIORITY
+    sequence: int | None = None
+    override: Sequence[str] = ()
+    refuse_if_blocked: bool = False
+    rollback_to: str | None = None
+    links: Mapping[str, Any] | None = None
+    changes: Sequence[Mapping[str, Any]] | None = None
+
+
+def order_for(desk: Desk, placement: Placement, environment: Environment) -> Order:
+    """Today's settings and plugin, frozen."""
+    plugin = desk.host.plugin(placement.plugin)
+    source = placement.artifact
+    retry = placement.retry
+    return Order(
+        plugin=plugin.name,
+        plugin_build=plugin.build,
+        hooks=frozenset(plugin.hooks),
+        artifact=ArtifactOrder(source.url, source.sha256) if source else None,
+        targets=placement.targets,
+        waves=placement.waves,
+        limits=Limits(
+            timeout=placement.timeout,
+            deadline=placement.deadline,
+            soak=placement.soak,
+            max_parallel=placement.max_parallel,
+        ),
+        retry=Retry(retry.attempts, retry.initial, retry.factor, retry.cap, retry.total),
+        automatic_rollback=environment.rollback == "automatic",
+    )
+
+
+def chosen(order: Order, targets: Sequence[str] | None) -> Order:
+    """The order for the targets that were asked for.
+
+    Raises:
+        NotFound: One of them is not among the application's targets there.
+    """
+    if targets is None:
+        return order
+    if not targets:
+        raise Invalid("targets is empty", next="leave it out to deploy to all of them")
+    for target in targets:
+        if target not in order.targets:
+            like = names.nearest(target, order.targets)
+            known = ", ".join(order.targets)
+            advice = f"did you mean {like}?" if like else f"its targets: {known}"
+            raise NotFound(f"there is no target {target!r} here", next=advice)
+    return orders.only(order, targets)
+
+
+def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
+    """Write the deploy and admit; the caller holds the environment's row lock."""
+    at = tx.now()
+    environment = draft.environment.name
+    asked = gates.Asked(
+        draft.application, environment, draft.kind, at, draft.not_before, draft.not_after
+    )
+    closed = gates.closed(asked, marks.locks(tx, at=at), at=at)
+    if closed and draft.refuse_if_blocked:
+        raise Refused(
+            closed[0].detail,
+            next=closed[0].command or "ask again later",
+            facts={"gates": [shown(gate) for gate in closed]},
+        )
+    body = orders.dump(draft.order)
+    deploys.insert(
+        tx,
+        {
+            "id": draft.id,
+            "environment": environment,
+            "application": draft.application,
+            "number": queue.next_number(tx, environment),
+            "kind": draft.kind,
+            "version": draft.version,
+            "sha256": draft.sha256,
+            "state": State.DELAYED if closed else State.ENQUEUED,
+            "phase": closed[0].phase if closed else Phase.QUEUED,
+            "reason": draft.reason,
+            "requested_by": draft.caller.name,
+            "requested_at": at,
+            "order_body": body,
+            "order_shape": draft.order.shape,
+            "order_digest": orders.digest(body),
+            "pool": draft.environment.pool,
+            "priority": draft.priority,
+            "sequence": draft.sequence,
+            "ticket": None if closed else queue.next_ticket(tx, environment),
+            "not_before": draft.not_before,
+            "not_after": draft.not_after,
+            "override": list(draft.override),
+            "root": draft.id,
+            "rollback_to": draft.rollback_to,
+            "links": draft.links,
+            "changes": draft.changes,
+        },
+    )
+    _wake(tx, draft, closed)
+    detail = {"kind": draft.kind, "version": draft.version, "reason": draft.reason}
+    deed = Deed(
+        draft.caller.name, "deploy.requested", draft.id, draft.application, environment, detail
+    )
+    records.write_audit(tx, deed, at=at)
+    admission.within(tx, environment)
+    return draft.id
+
+
+def _wake(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate]) -> None:
+    instants = [at for at in (gates.opens_at(closed), draft.not_after) if at is not None]
+    if instants:
+        records.wake(tx, draft.id, min(instants), "gate")
+
+
+def shown(gate: ClosedGate) -> dict[str, Any]:
+    """A closed gate as JSON."""
+    return {
+        "gate": gate.gate,
+        "closed_since": gate.closed_since.isoformat(),
+        "opens_at": gate.opens_at.isoformat() if gate.opens_at else None,
+        "opened_by": gate.opened_by,
+        "command": gate.command,
+        "detail": gate.detail,
+    }

@@ -1,0 +1,154 @@
+"""Admission: who is next in an environment, in one transaction under its row lock."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from manent_server.domain import gates, order
+from manent_server.domain.deploy import Kind, Outcome, Phase, State
+from manent_server.domain.gates import Lock
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
+from manent_server.engine.dispatch import Dispatcher
+from manent_server.store import deploys, marks, queue, records, workers
+from manent_server.store.deploys import Deploy
+from manent_server.store.queue import Environment
+from manent_server.store.repeat import is_transient
+from manent_server.store.transaction import Store, Transaction
+from manent_server.store.workers import Executor
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Hall:
+    """What is true of the environment while its row is locked."""
+
+    environment: Environment
+    locks: list[Lock]
+    at: datetime
+
+
+class Admission:
+    """Admits to one environment at a time; needs no worker in this process."""
+
+    def __init__(self, store: Store, dispatcher: Dispatcher, *, stale_after: timedelta) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._stale_after = stale_after
+
+    def __call__(self, environment: str) -> None:
+        """Admit in a transaction of its own; a failure is the next round's to mend."""
+        try:
+            self._store.once(lambda tx: self.admit(tx, environment))
+        except Exception:  # noqa: BLE001 - logged whole; what came before stays done
+            _log.exception("admission to %s failed; the next round tries again", environment)
+
+    def within(self, tx: Transaction, environment: str) -> None:
+        """Admit as a part of a larger transaction that a failure here must not undo."""
+        try:
+            with tx.savepoint():
+                self.admit(tx, environment)
+        except Exception as error:
+            if is_transient(error):
+                raise
+            _log.exception("admission to %s failed; the next round tries again", environment)
+
+    def admit(self, tx: Transaction, name: str) -> None:
+        """Open gates, take the head of the queue while there is a place, dispatch."""
+        environment = queue.lock_environment(tx, name)
+        if environment is None:
+            return
+        at = tx.now()
+        hall = _Hall(environment, marks.locks(tx, at=at), at)
+        for row in deploys.delayed(tx, name):
+            self._open(tx, hall, row.id)
+        waiting = [row for row in queue.waiting(tx, name) if not self._expires(tx, hall, row)]
+        taken = queue.slots(tx, name)
+        places = {slot.place for slot in taken}
+        busy = {slot.application for slot in taken}
+        if len(places) >= environment.concurrency:
+            return
+        offering = _Offers(tx, hall, self._stale_after)
+        for row in waiting:
+            if len(places) >= environment.concurrency:
+                return
+            if row.application in busy or not offering.has(row):
+                continue
+            place = next(n for n in range(len(places) + 1) if n not in places)
+            if self._take(tx, hall, row.id, place):
+                places.add(place)
+                busy.add(row.application)
+
+    def _open(self, tx: Transaction, hall: _Hall, deploy: str) -> None:
+        """A delayed deploy whose gates are open now is given its ticket."""
+        row = deploys.lock(tx, deploy)
+        if row is None or row.state != State.DELAYED or self._expires(tx, hall, row):
+            return
+        closed = gates.closed(row.asked, hall.locks, at=hall.at)
+        if not closed:
+            ticket = queue.next_ticket(tx, row.environment)
+            deploys.update(tx, row.id, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket)
+            if row.not_after is None:
+                records.unwake(tx, row.id)
+            return
+        if row.phase != closed[0].phase:
+            deploys.update(tx, row.id, phase=closed[0].phase)
+
+    def _take(self, tx: Transaction, hall: _Hall, deploy: str, place: int) -> bool:
+        """Give the head of the queue its place, unless its turn has passed."""
+        row = deploys.lock(tx, deploy)
+        if row is None or row.state != State.ENQUEUED or row.ticket is None:
+            return False
+        if self._is_outdated(tx, row):
+            return False
+        closed = gates.closed(row.asked, hall.locks, at=hall.at)
+        if closed:
+            deploys.update(tx, row.id, state=State.DELAYED, phase=closed[0].phase, ticket=None)
+            _wake_at_opening(tx, row, closed)
+            return False
+        queue.take_slot(tx, row, place=place, at=hall.at)
+        self._dispatcher.dispatch(tx, row.id)
+        return True
+
+    def _expires(self, tx: Transaction, hall: _Hall, row: Deploy) -> bool:
+        if not gates.is_expired(row.asked, at=hall.at):
+            return False
+        closing.close(tx, Ending(row.id, None, Outcome.EXPIRED))
+        return True
+
+    def _is_outdated(self, tx: Transaction, row: Deploy) -> bool:
+        """A later deploy of the application has succeeded there meanwhile."""
+        if row.kind == Kind.ROLLBACK or "outdated" in (row.override or ()):
+            return False
+        later = queue.later_success(tx, row)
+        if later is None:
+            return False
+        ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=later)
+        return closing.close(tx, ending)
+
+
+def _wake_at_opening(tx: Transaction, row: Deploy, closed: tuple[gates.ClosedGate, ...]) -> None:
+    instants = [at for at in (gates.opens_at(closed), row.not_after) if at is not None]
+    if instants:
+        records.wake(tx, row.id, min(instants), "gate")
+
+
+class _Offers:
+    """Which deploys some live worker of their pool can run."""
+
+    def __init__(self, tx: Transaction, hall: _Hall, stale_after: timedelta) -> None:
+        self._tx = tx
+        self._hall = hall
+        self._stale_after = stale_after
+        self._pools: dict[str, list[Executor]] = {}
+
+    def has(self, row: Deploy) -> bool:
+        if row.order_shape > order.SHAPE:
+            return False
+        if row.pool not in self._pools:
+            self._pools[row.pool] = workers.offering(
+                self._tx, pool=row.pool, stale_after=self._stale_after, at=self._hall.at
+            )
+        plugin = row.order_body["plugin"]
+        return any(plugin in worker.plugins for worker in self._pools[row.pool])

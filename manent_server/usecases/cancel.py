@@ -1,0 +1,98 @@
+"""Cancel: one write on the deploy row; whoever runs the deploy reads it within a second."""
+
+from typing import Any
+
+from manent_server.domain import access
+from manent_server.domain.access import Caller
+from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.domain.errors import Conflict
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
+from manent_server.store import deploys, finding, records
+from manent_server.store.deploys import Deploy
+from manent_server.store.records import Deed
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import inspect, once
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import CancelRequest, IdempotencyKey
+
+
+def cancel(
+    desk: Desk,
+    address: str,
+    request: CancelRequest,
+    *,
+    caller: Caller,
+    key: IdempotencyKey | None = None,
+) -> dict[str, Any]:
+    """Stop a deploy: at once before its first attempt, else as soon as its hook has ended.
+
+    Raises:
+        Conflict: It has ended otherwise.
+    """
+    caller.demand(access.CANCEL)
+    environments: list[str] = []
+
+    def work(tx: Transaction) -> str:
+        found = finding.by_address(tx, address)
+        row = deploys.lock(tx, found.id) or found
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            return known
+        _cancel(tx, desk, row, request, caller)
+        environments[:] = [row.environment]
+        once.remember(tx, caller, key, row.id)
+        return row.id
+
+    deploy = once.run(desk.store, work)
+    for environment in environments:
+        desk.admission(environment)
+    return inspect.deploy(desk, deploy)
+
+
+def _cancel(
+    tx: Transaction, desk: Desk, row: Deploy, request: CancelRequest, caller: Caller
+) -> None:
+    if row.state == State.CANCELLED:
+        return
+    if not row.is_live:
+        raise Conflict(
+            f"the deploy has ended: {row.state}, {row.outcome}",
+            code="deploy_ended",
+            next="a rollback brings back what ran before",
+        )
+    at = tx.now()
+    is_first = row.cancel_requested_at is None
+    deploys.update(
+        tx,
+        row.id,
+        cancel_requested_at=row.cancel_requested_at or at,
+        cancel_by=caller.name,
+        cancel_rollback=request.rollback,
+        cancel_reason=request.reason,
+    )
+    detail = {"rollback": request.rollback, "reason": request.reason}
+    deed = Deed(caller.name, "deploy.cancel", row.id, row.application, row.environment, detail)
+    records.write_audit(tx, deed, at=at)
+    if row.handed_out_at is None:
+        closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=caller.name))
+    elif row.executor is None and row.state == State.PENDING:
+        conclude(tx, desk, row.id, actor=caller.name)
+    elif is_first and row.phase != Phase.ROLLING_BACK:
+        deploys.update(tx, row.id, phase=Phase.CANCELLING)
+
+
+def conclude(tx: Transaction, desk: Desk, deploy: str, *, actor: str) -> bool:
+    """End a cancelled deploy that nobody runs: roll it back if asked, else close it.
+
+    Returns:
+        False while an attempt of it may still be at work.
+    """
+    row = deploys.lock(tx, deploy)
+    if row is None or not row.is_live:
+        return True
+    if row.cancel_rollback:
+        desk.dispatcher.dispatch(tx, row.id, state=State.PENDING, phase=Phase.ROLLING_BACK)
+        records.unwake(tx, row.id)
+        return True
+    return closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=actor))

@@ -1,0 +1,95 @@
+"""What people and programs ask for, as values; nothing is looked up here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+
+@dataclass(frozen=True)
+class DeployRequest:
+    """Bring `version` of `application` to `environment` (None: the one that is live)."""
+
+    application: str
+    environment: str
+    version: str | None
+    kind: str = "deploy"
+    sha256: str | None = None
+    reason: str | None = None
+    not_before: datetime | None = None
+    not_after: datetime | None = None
+    priority: int | None = None
+    sequence: int | None = None
+    if_blocked: str | None = None
+    override: Sequence[str] = ()
+    targets: Sequence[str] | None = None
+    links: Mapping[str, Any] | None = None
+    changes: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class RollbackRequest:
+    """Bring back what ran before, or the named older version."""
+
+    application: str
+    environment: str
+    to: str | None = None
+    reason: str | None = None
+    current_configuration: bool = False
+
+
+@dataclass(frozen=True)
+class CancelRequest:
+    """Stop a deploy; with `rollback` bring its touched targets back."""
+
+    rollback: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """Keep deploys of an application, an environment, both or everything from starting."""
+
+    reason: str
+    application: str | None = None
+    environment: str | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class DeployFilter:
+    """Which deploys to list; `before` is the `next` of the page before."""
+
+    application: str | None = None
+    environment: str | None = None
+    version: str | None = None
+    states: Sequence[str] = ()
+    outcome: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True)
+class TokenRequest:
+    """A new token for a principal; `expires_in` None never expires."""
+
+    name: str
+    role: str
+    expires_in: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class IdempotencyKey:
+    """The caller's key, where it was used and the digest of the body it came with."""
+
+    key: str
+    path: str
+    body_digest: str
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Values made outside the transaction, so that repeating it makes nothing twice."""
+
+    id: str
+    facts: Mapping[str, Any] = field(default_factory=dict)

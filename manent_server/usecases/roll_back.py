@@ -1,0 +1,147 @@
+"""Roll back: accept a deploy that brings back what ran before."""
+
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from manent_server.domain import access, names
+from manent_server.domain import rollback as rollbacks
+from manent_server.domain.access import Caller
+from manent_server.domain.deploy import Kind, State
+from manent_server.domain.errors import Conflict
+from manent_server.domain.inventory import Knowledge
+from manent_server.domain.rollback import Good
+from manent_server.store import deploys, finding, marks, queue, records
+from manent_server.store.deploys import Deploy
+from manent_server.store.finding import Page
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import inspect, once
+from manent_server.usecases.accept import HEAD_PRIORITY, Draft, accept, order_for
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import IdempotencyKey, RollbackRequest
+
+
+@dataclass(frozen=True)
+class _Asked:
+    desk: Desk
+    request: RollbackRequest
+    draft: Draft
+    hold: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+def roll_back(
+    desk: Desk, request: RollbackRequest, *, caller: Caller, key: IdempotencyKey | None = None
+) -> dict[str, Any]:
+    """Accept a rollback: at the head of the queue, with a hold on automation.
+
+    Raises:
+        Conflict: There is nothing to go back to.
+    """
+    caller.demand(access.ROLLBACK)
+    asked = _Asked(desk, request, _draft(desk, request, caller))
+
+    def work(tx: Transaction) -> str:
+        draft = asked.draft
+        queue.lock_environment(tx, draft.environment.name)
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            return known
+        if deploys.read(tx, draft.id) is not None:
+            return draft.id
+        accept(tx, _aimed(tx, asked), desk.admission)
+        _hold(tx, asked)
+        once.remember(tx, caller, key, draft.id)
+        return draft.id
+
+    return inspect.deploy(desk, once.run(desk.store, work))
+
+
+def _draft(desk: Desk, request: RollbackRequest, caller: Caller) -> Draft:
+    application = desk.application(request.application)
+    environment = desk.environment(request.environment)
+    placement = desk.placement(application, environment)
+    order = order_for(desk, placement, environment)
+    return Draft(
+        application=application.name,
+        environment=environment,
+        kind=Kind.ROLLBACK,
+        version=names.version(request.to) if request.to is not None else "",
+        order=replace(order, current_configuration=request.current_configuration),
+        caller=caller,
+        reason=request.reason,
+        priority=HEAD_PRIORITY,
+    )
+
+
+def _aimed(tx: Transaction, asked: _Asked) -> Draft:
+    draft = asked.draft
+    live = deploys.last_good(tx, draft.application, draft.environment.name)
+    if live is None:
+        raise _nothing(draft)
+    target = _named(tx, draft) if draft.version else _before(tx, draft, live)
+    return replace(draft, version=target.version, rollback_to=target.id)
+
+
+def _named(tx: Transaction, draft: Draft) -> Good:
+    """The last time the named version was deployed there with success."""
+    wanted = Page(
+        application=draft.application,
+        environment=draft.environment.name,
+        version=draft.version,
+        states=(State.SUCCESS,),
+        outcome=None,
+        before=None,
+        limit=1,
+    )
+    rows, _ = finding.page(tx, wanted)
+    if not rows:
+        raise Conflict(
+            f"{draft.version} was never deployed to {draft.environment.name} with success",
+            code="nothing_to_roll_back_to",
+            next=f"manent history {draft.application} {draft.environment.name} shows what was",
+        )
+    return _good(rows[0])
+
+
+def _before(tx: Transaction, draft: Draft, live: Deploy) -> Good:
+    stock = records.inventory(tx, application=draft.application, environment=draft.environment.name)
+    mine = [row for row in stock if row.target in draft.order.targets]
+    is_intact = all(row.state == Knowledge.KNOWN and row.version == live.version for row in mine)
+
+    def find(deploy: str) -> Good | None:
+        row = deploys.read(tx, deploy)
+        return _good(row) if row else None
+
+    target = rollbacks.target(_good(live), is_intact=is_intact, find=find)
+    if target is None:
+        raise _nothing(draft)
+    return target
+
+
+def _good(row: Deploy) -> Good:
+    return Good(row.id, row.version, row.replaces, row.rollback_to)
+
+
+def _nothing(draft: Draft) -> Conflict:
+    place = f"{draft.application} in {draft.environment.name}"
+    return Conflict(
+        f"{place} has nothing to roll back to",
+        code="nothing_to_roll_back_to",
+        next="deploy a good version instead",
+    )
+
+
+def _hold(tx: Transaction, asked: _Asked) -> None:
+    draft = asked.draft
+    marks.insert_hold(
+        tx,
+        {
+            "id": asked.hold,
+            "application": draft.application,
+            "environment": draft.environment.name,
+            "reason": draft.reason or "rolled back",
+            "owner": draft.caller.name,
+            "created_at": tx.now(),
+            "deploy": draft.id,
+        },
+    )

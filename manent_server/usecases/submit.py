@@ -1,0 +1,108 @@
+"""Submit: accept a request to bring a version somewhere."""
+
+from dataclasses import replace
+from typing import Any
+
+from manent_server.domain import access, names
+from manent_server.domain.access import Caller
+from manent_server.domain.deploy import Kind
+from manent_server.domain.errors import Conflict, Invalid
+from manent_server.store import deploys, queue
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import inspect, once
+from manent_server.usecases.accept import DEFAULT_PRIORITY, Draft, accept, chosen, order_for
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import DeployRequest, IdempotencyKey
+
+OVERRIDES = ("outdated",)
+IF_BLOCKED = ("wait", "refuse")
+
+
+def submit(
+    desk: Desk, request: DeployRequest, *, caller: Caller, key: IdempotencyKey | None = None
+) -> dict[str, Any]:
+    """Accept a deploy; repeated with its key it answers with the same one.
+
+    Raises:
+        ManentError: The request names something unknown, is not allowed or refused; then
+            nothing was created.
+    """
+    caller.demand(access.DEPLOY)
+    draft = _draft(desk, request, caller)
+
+    def work(tx: Transaction) -> str:
+        queue.lock_environment(tx, draft.environment.name)
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            return known
+        if deploys.read(tx, draft.id) is not None:
+            return draft.id  # the answer to an earlier COMMIT was lost
+        ready = draft if draft.version else _as_live(tx, draft)
+        accept(tx, ready, desk.admission)
+        once.remember(tx, caller, key, draft.id)
+        return draft.id
+
+    return inspect.deploy(desk, once.run(desk.store, work))
+
+
+def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
+    application = desk.application(request.application)
+    environment = desk.environment(request.environment)
+    placement = desk.placement(application, environment)
+    kind = _kind(request)
+    priority = request.priority if request.priority is not None else DEFAULT_PRIORITY
+    _check(request)
+    return Draft(
+        application=application.name,
+        environment=environment,
+        kind=kind,
+        version=names.version(request.version) if request.version is not None else "",
+        order=chosen(order_for(desk, placement, environment), request.targets),
+        caller=caller,
+        sha256=names.sha256(request.sha256) if request.sha256 else None,
+        reason=request.reason,
+        not_before=request.not_before,
+        not_after=request.not_after,
+        priority=priority,
+        sequence=request.sequence,
+        override=tuple(request.override),
+        refuse_if_blocked=request.if_blocked == "refuse",
+        links=request.links,
+        changes=request.changes,
+    )
+
+
+def _kind(request: DeployRequest) -> Kind:
+    if request.kind not in (Kind.DEPLOY, Kind.REDEPLOY):
+        raise Invalid(
+            f"{request.kind} is no kind of deploy one can ask for here",
+            next="use deploy or redeploy; a rollback is asked for at /rollbacks",
+        )
+    if request.kind == Kind.DEPLOY and request.version is None:
+        raise Invalid("version is missing", next="name the version to deploy")
+    return Kind(request.kind)
+
+
+def _check(request: DeployRequest) -> None:
+    for gate in request.override:
+        if gate not in OVERRIDES:
+            raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {', '.join(OVERRIDES)}")
+    if request.if_blocked is not None and request.if_blocked not in IF_BLOCKED:
+        raise Invalid(f"if_blocked {request.if_blocked!r} is not known", next="use wait or refuse")
+    if request.not_before and request.not_after and request.not_after <= request.not_before:
+        raise Invalid("not_after is not after not_before", next="exchange or move them")
+
+
+def _as_live(tx: Transaction, draft: Draft) -> Draft:
+    """A redeploy takes the version that is live, by the digest that was deployed."""
+    live = deploys.last_good(tx, draft.application, draft.environment.name)
+    if live is None:
+        raise Conflict(
+            f"{draft.application} was never deployed to {draft.environment.name}",
+            code="nothing_deployed",
+            next="deploy a version first",
+        )
+    artifacts = (live.prepared or {}).get("artifacts", {}).values()
+    digests = {artifact["sha256"] for artifact in artifacts}
+    pinned = draft.sha256 or (digests.pop() if len(digests) == 1 else None)
+    return replace(draft, version=live.version, sha256=pinned)
