@@ -17,6 +17,7 @@ CLI_ROOMS = ["manent_cli", "manent_server.cli"]
 # Library -> the rooms that may import it. None: any room above the core may.
 HOMES: dict[str, list[str] | None] = {
     "alembic": ["manent_migrations", "manent_server.store"],
+    "anyio": ["manent_server.api", "manent_server.web"],
     "dbos": ["manent_server.engine"],
     "durationpy": ["manent_server.settings"],
     "fastapi": ["manent_server.api", "manent_server.web"],
