@@ -84,15 +84,14 @@ class Ended:
 def run(program: Program, *, on_note: Callable[[str], None]) -> Ended:
     """Run it to its end; `on_note` gets each line it writes to MANENT_CHECKPOINT_FD.
 
-    It stays in the hook's process group and keeps the inheritable descriptors of the hook, the
-    attempt's lock among them, so that whoever looks for survivors finds it.
+    It stays in the hook's process group, so what is sent to that (SIGTERM at a cancel) reaches
+    it without our help, and its end is still waited for.
     """
     output = Output()
     printed, prints = os.pipe()
     noted, notes = os.pipe()
     try:
-        os.set_inheritable(notes, True)  # noqa: FBT003 - takes no keyword
-        process = _start(program, prints, {"MANENT_CHECKPOINT_FD": str(notes)})
+        process = _start(program, prints, notes)
         _close(prints, notes)
         prints = notes = -1
         forward = output.add if program.is_captured else _tee(output)
@@ -108,17 +107,16 @@ def run(program: Program, *, on_note: Callable[[str], None]) -> Ended:
     return Ended(code, output)
 
 
-def _start(program: Program, output: int, further: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(program: Program, output: int, notes: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             program.arguments,
             executable=program.path,
             cwd=program.workdir,
-            env={**program.environment, **further},
+            env={**program.environment, "MANENT_CHECKPOINT_FD": str(notes)},
             stdin=subprocess.DEVNULL,
             stdout=output,
-            # Only what the hook marks as inheritable reaches it, and that is meant to.
-            close_fds=False,
+            pass_fds=(notes,),
         )
     except OSError as error:
         raise _not_started(program, error) from error
