@@ -57,7 +57,7 @@ class Rig:
         self.folder = folder
         self.ledger = Ledger(folder)
         self.token = ""
-        self._environ = _environment(folder, environ or {})
+        self._environ = {**path_environment(folder), **(environ or {})}
         self._config = merged(FAST, applications(self.ledger), config or {})
         self._config = merged(self._config, {"database": {"url": database_url}})
         self._options = {MAIN: tuple(options)}
@@ -286,7 +286,8 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
-    # Nothing of the developer's own: no context, no proxy, no MANENT_ variable.
+def path_environment(home: Path, *, first: Path | None = None) -> dict[str, str]:
+    """A process's variables: nothing of the developer's own, no context, proxy or MANENT_ name."""
     path = os.environ.get("PATH", os.defpath)  # noqa: TID251 - programs of hooks are found there
-    return {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", **more}
+    places = os.pathsep.join([*([str(first)] if first else []), path])
+    return {"PATH": places, "HOME": str(home), "LANG": "C.UTF-8"}
