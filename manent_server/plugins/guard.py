@@ -8,11 +8,10 @@ lifeline: when that closes, or the lease ends, everything the hook started is ki
 import os
 import select
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from manent_server.plugins import kernel, launch, lockfile, protocol
+from manent_server.plugins import kernel, launch, lockfile, processes, protocol
 from manent_server.plugins.call import GuardCall
 from manent_server.plugins.outbox import Inbox, Outbox
 from manent_server.plugins.processes import Mark
@@ -21,16 +20,6 @@ from manent_server.plugins.watch import Watch
 
 BUFFER: Final = 8 * 1024 * 1024
 """Bytes of output that wait for a slow worker before lines are dropped."""
-
-
-class Runtime(Protocol):
-    """What runs Python hooks."""
-
-    def refusal(self, plugin: str, hook: str) -> str | None:
-        """Why this hook cannot be run here at all; None when it can."""
-
-    def serve(self, call: GuardCall) -> None:
-        """Be the hook's process."""
 
 
 @dataclass(slots=True)
@@ -46,7 +35,7 @@ class Line:
         return cls(Inbox(reader), Outbox(writer, limit=BUFFER))
 
 
-def main(reader: int, writer: int, *, register: int, runtime: Runtime) -> None:
+def main(reader: int, writer: int, *, register: int, runtime: launch.Runtime) -> None:
     """The whole life of a guard, from its fork to its end."""
     os.setsid()
     kernel.adopt_orphans()
@@ -54,16 +43,19 @@ def main(reader: int, writer: int, *, register: int, runtime: Runtime) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     line = Line.over(reader, writer)
+    hook = launch.fork(runtime)
     orders = _await_call(line.inbox)
     if orders is None:
+        processes.kill([hook.pid])
         return
     call = GuardCall.of(protocol.decode(orders[0]))
     try:
         lock = _prepare(call, runtime=runtime, register=register)
+        end = _run(call, orders[1:], line=line, hook=hook, lock=lock)
     except _Refused as refusal:
-        line.outbox.put(protocol.encode(_not_started(refusal)))
-    else:
-        _run(call, orders[1:], line=line, start=_starter(call, lock, runtime), lock=lock)
+        processes.kill([hook.pid])
+        end = _not_started(refusal)
+    line.outbox.put(protocol.encode(end))
     line.outbox.put(protocol.encode({"type": "exit"}))
     _finish(line)
 
@@ -85,7 +77,7 @@ def _await_call(inbox: Inbox) -> list[bytes] | None:
     return lines
 
 
-def _prepare(call: GuardCall, *, runtime: Runtime, register: int) -> int:
+def _prepare(call: GuardCall, *, runtime: launch.Runtime, register: int) -> int:
     """Everything that can still be refused for free; returns the locked file's descriptor."""
     if call.lease_until is not None and protocol.boottime() >= call.lease_until:
         raise _Refused("lease_ended", "the lease was over before the hook could start")
@@ -107,35 +99,24 @@ def _prepare(call: GuardCall, *, runtime: Runtime, register: int) -> int:
     return lock
 
 
-def _starter(call: GuardCall, lock: int, runtime: Runtime) -> Callable[[], launch.Hook]:
-    return lambda: launch.launch(call, lock=lock, serve=runtime.serve)
-
-
 def _run(
-    call: GuardCall,
-    lines: list[bytes],
-    *,
-    line: Line,
-    start: Callable[[], launch.Hook],
-    lock: int,
-) -> None:
-    # Before the fork: without this line the worker knows that nothing can have acted.
-    line.outbox.put(protocol.encode({"type": "started", "guard": os.getpid()}))
-    mark = Mark(session=os.getpid(), attempt=call.attempt, lock_file=call.lock_file)
-    try:
-        hook = start()
-    except OSError as error:
-        refusal = _Refused("guard_failed", f"the hook could not be started: {error}")
-        line.outbox.put(protocol.encode(_not_started(refusal)))
-        return
+    call: GuardCall, lines: list[bytes], *, line: Line, hook: launch.Hook, lock: int
+) -> dict[str, Any]:
     relay = Relay(line.outbox, line_limit=call.line_limit)
+    mark = Mark(session=os.getpid(), attempt=call.attempt, lock_file=call.lock_file)
+    # Without this line the worker knows that nothing can have acted.
+    line.outbox.put(protocol.encode({"type": "started", "guard": os.getpid()}))
+    try:
+        hook.begin(call, lock=lock)
+    except OSError as error:
+        raise _Refused("guard_failed", f"the hook could not be started: {error}") from None
     watch = Watch(call, hook, line=line, relay=relay, mark=mark)
     watch.tell_hook(lines[0])
     for early in lines[1:]:
         watch.hear_worker(early)
     end = watch.run()
     os.close(lock)
-    line.outbox.put(protocol.encode(end))
+    return end
 
 
 def _not_started(refusal: _Refused) -> dict[str, Any]:

@@ -42,9 +42,17 @@ class Hooks:
             return f"the plugin {plugin} has no hook {hook}"
         return None
 
+    def prepare(self) -> None:
+        """Give a plugin the streams and the environment any process expects."""
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
+        sys.stdout, sys.stderr = _stream(1), _stream(2)
+        inheritance.hand_on(launch.LOCK)
+
     def serve(self, call: GuardCall) -> NoReturn:
         """Be the hook's process: run the one call it was started for, and end."""
-        _become_ordinary(call)
+        variables = launch.environment(call.attempt)
+        os.environ.clear()  # noqa: TID251 - the hook's environment is made here
+        os.environ.update(variables)  # noqa: TID251
         channel = HookChannel(launch.PROTOCOL_IN, launch.PROTOCOL_OUT)
         signal.signal(signal.SIGTERM, lambda *_: channel.cancel())
         try:
@@ -178,16 +186,6 @@ def failure(error: BaseException) -> dict[str, Any]:
         traceback.print_exception(error, file=sys.stderr)
         answer["message"] = f"{type(error).__name__}: {error}"[: protocol.TEXT_LIMIT]
     return answer
-
-
-def _become_ordinary(call: GuardCall) -> None:
-    """Give the plugin the streams and the environment any process expects."""
-    variables = launch.environment(call.attempt)
-    os.environ.clear()  # noqa: TID251 - this is where the hook's environment is made
-    os.environ.update(variables)  # noqa: TID251
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    sys.stdout, sys.stderr = _stream(1), _stream(2)
-    inheritance.hand_on(launch.LOCK)
 
 
 def _stream(descriptor: int) -> io.TextIOWrapper:

@@ -1,11 +1,15 @@
-"""Starting the hook's process: a group of its own, a bare environment, six descriptors."""
+"""The hook's process: forked early, begun late, with a bare environment and six descriptors.
+
+A warm guard has its hook's process waiting already; it acts on nothing until it is told to begin.
+With that word comes the attempt's locked file, so that it is held before anything can be done.
+"""
 
 import fcntl
 import os
 import signal
-from collections.abc import Callable
+import socket
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from manent_server.plugins import kernel, protocol
 from manent_server.plugins.call import GuardCall
@@ -13,13 +17,27 @@ from manent_server.plugins.call import GuardCall
 PROTOCOL_IN: Final = 3
 PROTOCOL_OUT: Final = 4
 LOCK: Final = 5
-_FIRST_UNUSED: Final = 6
+_ORDERS: Final = 6
 _NOT_STARTABLE: Final = 127
+_MESSAGE: Final = 262144
+
+
+class Runtime(Protocol):
+    """What runs Python hooks."""
+
+    def refusal(self, plugin: str, hook: str) -> str | None:
+        """Why this hook cannot be run here at all; None when it can."""
+
+    def prepare(self) -> None:
+        """In the hook's process, before it knows what it will run."""
+
+    def serve(self, call: GuardCall) -> None:
+        """In the hook's process: run the hook."""
 
 
 @dataclass(slots=True)
 class Hook:
-    """The guard's view of the process it started; descriptors are the guard's ends."""
+    """The guard's view of the process it forked; descriptors are the guard's ends."""
 
     pid: int
     alive: int
@@ -27,49 +45,67 @@ class Hook:
     from_hook: int
     out: int
     err: int
+    orders: socket.socket
+
+    def begin(self, call: GuardCall, *, lock: int) -> None:
+        """Let it run the hook.
+
+        Raises:
+            OSError: It is gone, and never began.
+        """
+        with self.orders:
+            socket.send_fds(self.orders, [call.line()], [lock])
 
 
-def launch(call: GuardCall, *, lock: int, serve: Callable[[GuardCall], None]) -> Hook:
-    """Fork the hook of `call`; a Python hook goes on in `serve`, an external one is executed."""
+def fork(runtime: Runtime) -> Hook:
+    """Fork a process that waits to become a hook."""
     empty = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     call_reader, call_writer = os.pipe()
     answer_reader, answer_writer = os.pipe()
     out_reader, out_writer = os.pipe()
     err_reader, err_writer = os.pipe()
-    kept = (empty, out_writer, err_writer, call_reader, answer_writer, lock)
+    orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    kept = (empty, out_writer, err_writer, call_reader, answer_writer, empty, theirs.fileno())
     guard = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(call, kept, guard, serve)
+        _become(kept, guard, runtime)
     _lead_a_group(pid)
-    for descriptor in kept[:-1]:
+    theirs.close()
+    for descriptor in kept[:5]:
         os.close(descriptor)
     alive = os.pidfd_open(pid)
-    return Hook(pid, alive, call_writer, answer_reader, out_reader, err_reader)
+    return Hook(pid, alive, call_writer, answer_reader, out_reader, err_reader, orders)
+
+
+def bare_environment() -> dict[str, str]:
+    """What every hook finds in its environment, beside the words of the protocol."""
+    own = os.environ  # noqa: TID251 - the two names a program needs to find others and itself
+    given = {name: own[name] for name in ("PATH", "HOME") if name in own}
+    return {"PATH": os.defpath, **given, "LANG": "C.UTF-8"}
 
 
 def environment(attempt: str) -> dict[str, str]:
     """All a hook finds in its environment; everything else comes in its `call`."""
-    bare = dict(os.environ)  # noqa: TID251 - the zygote's own, made of PATH, HOME and LANG
     return {
-        **bare,
+        **bare_environment(),
         protocol.IN_VARIABLE: str(PROTOCOL_IN),
         protocol.OUT_VARIABLE: str(PROTOCOL_OUT),
         protocol.ATTEMPT_VARIABLE: attempt,
     }
 
 
-def _become(
-    call: GuardCall, kept: tuple[int, ...], guard: int, serve: Callable[[GuardCall], None]
-) -> NoReturn:
-    """In the child: leave everything of the guard behind, then be the hook."""
+def _become(kept: tuple[int, ...], guard: int, runtime: Runtime) -> NoReturn:
+    """In the child: leave everything of the guard behind, wait, then be the hook."""
     try:
         _lead_a_group(0)
         _arrange(kept)
         _forget_signals(guard)
+        runtime.prepare()
+        call = _await_orders()
         os.chdir(call.workdir)
         if call.external is None:
-            serve(call)
+            runtime.serve(call)
         else:
             _execute(call.external, call.attempt)
     finally:
@@ -81,14 +117,14 @@ def _lead_a_group(pid: int) -> None:
     try:
         os.setpgid(pid, pid)
     except (PermissionError, ProcessLookupError):
-        return  # the other side was first, and the hook is already executed or gone
+        return  # it is gone
 
 
 def _arrange(kept: tuple[int, ...]) -> None:
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in kept]
     for number, descriptor in enumerate(high):
-        os.dup2(descriptor, number, inheritable=True)
-    os.closerange(_FIRST_UNUSED, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(descriptor, number, inheritable=number != _ORDERS)
+    os.closerange(_ORDERS + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _forget_signals(guard: int) -> None:
@@ -97,6 +133,16 @@ def _forget_signals(guard: int) -> None:
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != guard:
         os._exit(_NOT_STARTABLE)
+
+
+def _await_orders() -> GuardCall:
+    with socket.socket(fileno=_ORDERS) as orders:
+        message, locks, _, _ = socket.recv_fds(orders, _MESSAGE, 1)
+    if not locks:
+        os._exit(0)  # never needed
+    os.dup2(locks[0], LOCK, inheritable=True)
+    os.close(locks[0])
+    return GuardCall.of(protocol.decode(message))
 
 
 def _execute(argv: list[str], attempt: str) -> None:

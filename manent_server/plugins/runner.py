@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from manent_server.plugins import protocol
+from manent_server.plugins import launch, protocol
 from manent_server.plugins.call import GuardCall
 from manent_server.plugins.events import Event, events_of
 from manent_server.plugins.leash import Leash
@@ -97,7 +96,7 @@ class Runner:
         self._line_limit = line_limit
         self._places = threading.Semaphore(processes)
         self._nursery = Nursery(
-            python, warm=warm, environment=bare_environment(), on_death=_report_death
+            python, warm=warm, environment=launch.bare_environment(), on_death=_report_death
         )
         self._lock = threading.Lock()
         self._leashes: dict[str, Leash] = {}
@@ -218,13 +217,6 @@ class Runner:
         leash = self._leashes.get(attempt_id)
         if leash is not None:
             leash.send(protocol.encode(message))
-
-
-def bare_environment() -> dict[str, str]:
-    """What every hook finds in its environment, beside the words of the protocol."""
-    own = os.environ  # noqa: TID251 - the two names a program needs to find others and itself
-    given = {name: own[name] for name in ("PATH", "HOME") if name in own}
-    return {"PATH": os.defpath, **given, "LANG": "C.UTF-8"}
 
 
 def _follow(leash: Leash, hear: Callable[[Sequence[Event]], None]) -> HookEnd | None:

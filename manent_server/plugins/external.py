@@ -1,0 +1,143 @@
+"""External plugins: any executable; asked once what it can do, by its `describe` call."""
+
+import contextlib
+import hashlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from manent_server.plugins import launch, protocol
+from manent_server.plugins.outbox import Inbox, Outbox
+from manent_server.plugins.target import EFFECTS
+from manent_server.sdk.hooks import TARGET_HOOKS
+
+DESCRIBE_SECONDS: Final = 10.0
+
+
+class NotDescribed(Exception):
+    """The executable did not say what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an external plugin says about itself.
+
+    Attributes:
+        hooks: The hooks it has.
+        options: JSON schema of its options; None when it takes any.
+        effects: `idempotent` or `once`.
+        templates: Paths of the options in which `{application}` and its like are filled in.
+    """
+
+    hooks: frozenset[str]
+    options: dict[str, Any] | None
+    effects: str
+    templates: frozenset[str]
+
+
+def describe(argv: Sequence[str], *, seconds: float = DESCRIBE_SECONDS) -> Description:
+    """Ask an executable what it can do.
+
+    Raises:
+        NotDescribed: It cannot be started, says nonsense or nothing, or takes too long.
+    """
+    call_reader, call_writer = os.pipe()
+    answer_reader, answer_writer = os.pipe()
+    question, answer = Outbox(call_writer, limit=1), Inbox(answer_reader, limit=1024 * 1024)
+    try:
+        process = _start(argv, call_reader, answer_writer)
+    except OSError as error:
+        question.close()
+        answer.close()
+        raise NotDescribed(f"cannot be started: {error.strerror}") from error
+    finally:
+        os.close(call_reader)
+        os.close(answer_writer)
+    try:
+        question.put(protocol.encode({"type": "describe", "protocol": protocol.VERSION}))
+        return description_of(_first(answer, seconds))
+    except protocol.Nonsense as error:
+        raise NotDescribed(f"does not describe itself: {error}") from None
+    finally:
+        question.close()
+        answer.close()
+        _end(process)
+
+
+def build(argv: Sequence[str]) -> str:
+    """The digest of the executable, which tells one build of it from another."""
+    path = shutil.which(argv[0]) or argv[0]
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return "unknown"
+
+
+def description_of(message: dict[str, Any]) -> Description:
+    """The checked description.
+
+    Raises:
+        protocol.Nonsense: It is not one.
+    """
+    if message["type"] != "description":
+        raise protocol.Nonsense(f"answered {message['type']!r} to describe")
+    hooks = _texts(message, "hooks")
+    unknown = sorted(hooks - TARGET_HOOKS)
+    if unknown or "deploy" not in hooks:
+        raise protocol.Nonsense(f"unknown hook {unknown[0]}" if unknown else "has no hook deploy")
+    effects = message.get("effects") or "idempotent"
+    if effects not in EFFECTS:
+        raise protocol.Nonsense(f"effects must be idempotent or once, not {effects!r}")
+    options = message.get("options")
+    if options is not None and not isinstance(options, dict):
+        raise protocol.Nonsense("options must be a JSON schema")
+    return Description(hooks, options, str(effects), _texts(message, "templates"))
+
+
+def _texts(message: dict[str, Any], key: str) -> frozenset[str]:
+    value = message.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise protocol.Nonsense(f"{key} must be a list of texts")
+    return frozenset(value)
+
+
+def _start(argv: Sequence[str], reader: int, writer: int) -> subprocess.Popen[bytes]:
+    numbers = {protocol.IN_VARIABLE: str(reader), protocol.OUT_VARIABLE: str(writer)}
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**launch.bare_environment(), **numbers},
+        pass_fds=(reader, writer),
+        start_new_session=True,
+    )
+
+
+def _first(answer: Inbox, seconds: float) -> dict[str, Any]:
+    """The first message that is no log line."""
+    until = time.monotonic() + seconds
+    while not answer.is_ended:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise protocol.Nonsense(f"no answer within {seconds:g} seconds")
+        poll = select.poll()
+        poll.register(answer.descriptor, select.POLLIN)
+        poll.poll(left * 1000)
+        for line in answer.read():
+            message = protocol.decode(line)
+            if message["type"] != "log":
+                return message
+    raise protocol.Nonsense("it ended without an answer")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
