@@ -28,6 +28,7 @@ def with_tables(url: str, *, pool: int = 10) -> Engines:
     with engines.ours.begin() as connection:
         if engines.dialect == "postgresql":
             connection.exec_driver_sql("CREATE SCHEMA IF NOT EXISTS manent")
+            connection.execute(sa.schema.CreateSequence(tables.epochs()))
         tables.build(engines.dialect).metadata.create_all(connection)
     return engines
 
