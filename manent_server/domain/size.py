@@ -3,7 +3,7 @@
 import re
 
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
-_SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|TiB)")
+_SIZE = re.compile(r"([0-9]{1,16})(B|KiB|MiB|GiB|TiB)")
 _LARGEST = 1024**5
 
 

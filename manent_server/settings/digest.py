@@ -11,7 +11,6 @@ from typing import Any
 from manent_server.domain import duration
 from manent_server.settings.values import Database, Settings
 
-
 # Where the files lie and who reads them, which is no part of what they mean.
 NOT_COMPARED = ("executor_id", "path", "files", "modified_at", "digest", "origins")
 

@@ -43,7 +43,7 @@ def parse(data: bytes, *, file: str, findings: Findings) -> Table | None:
     except yaml.YAMLError:
         line = _line_of_unprintable(data)
         findings.add(Place(file, line), (), "holds a character that YAML does not allow")
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         # PyYAML lets a few through, e.g. chr() of an escape beyond Unicode.
         findings.add(Place(file, 1), (), "not YAML: an escape or a directive cannot be read")
     return None
@@ -143,6 +143,7 @@ class _Composer:
     def _key(self, event: yaml.Event, path: Path) -> str:
         if isinstance(event, yaml.AliasEvent) or not isinstance(event, yaml.ScalarEvent):
             raise _Unreadable(_line(event), "a key must be text")
+        self._spend(event, len(path))
         key = self._scalar(event, path)
         if key.text == "<<" and event.style is None:
             message = "YAML 1.2 has no merge key <<; use a template"
@@ -177,7 +178,9 @@ class _Composer:
     def _spend(self, event: yaml.Event, depth: int) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise _Unreadable(_line(event), f"holds more than {MAX_NODES} values, aliases counted")
+            raise _Unreadable(
+                _line(event), f"holds more than {MAX_NODES} keys and values, aliases counted"
+            )
         if depth > MAX_DEPTH:
             raise _Unreadable(_line(event), f"is nested deeper than {MAX_DEPTH}")
 

@@ -10,7 +10,7 @@ from manent_server.settings.findings import Findings
 from manent_server.settings.node import Entry, Listing, Place, Scalar, Table
 
 _MOST_FILES = 1000
-_MOST_BYTES = 8 * document.MAX_BYTES
+_MOST_BYTES = 4 * document.MAX_BYTES
 # Deeper than this two files may not share a map: each name is written in one place.
 _SHARED_DEPTH = 1
 _SHARED_SECTIONS = {("plugins", "external")}

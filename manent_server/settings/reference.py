@@ -20,8 +20,8 @@ path, layer and the nearest valid key. A key that is not on this page is refused
   text is wanted, a number with a leading zero, and a number in plugin options that would not be
   printed as it is written (`1.10`, `72225e2`) are refused: quote it.
 - A key written twice in one map, a tag and a second document are refused. A file has at most
-  {MAX_BYTES} bytes and {MAX_NODES} values, aliases counted where they are used, nested at most
-  {MAX_DEPTH} deep.
+  {MAX_BYTES} bytes and {MAX_NODES} keys and values, aliases counted where they are used, nested
+  at most {MAX_DEPTH} deep.
 - **Durations**: `15s`, `1m`, `1h30m`, `2160h`; `d` is 24 hours. **Sizes**: `16KiB`, `50MiB`.
 - `${{NAME}}` is filled in from the environment; a name that is not set is an error, `$$` is one `$`
   and any other `$` is itself. In `database.url` the value goes into its part of the URL whole, so a
