@@ -7,17 +7,27 @@ with twenty parameters; here it is a frozen dataclass, and the command takes tha
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
 from manent_cli.errors import Interrupted
 from manent_cli.session import Session
 
+T = TypeVar("T")
 O = TypeVar("O", bound="Options")  # noqa: E741 - the options of one command
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def options(cls: type[T]) -> type[T]:
+    """Make a class the options of a command: a dataclass, frozen to the type checker alone.
+
+    Each method a dataclass generates costs start time, and nothing here compares or prints one.
+    """
+    return dataclass(kw_only=True, repr=False, eq=False)(cls)
+
+
+@options
 class Options:
     """What every command takes."""
 
@@ -48,14 +58,14 @@ def new_app() -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, name: str, options: type[O], *, cls: Any = None
+    app: typer.Typer, name: str, taken: type[O], *, cls: Any = None
 ) -> Callable[[Body[O]], Body[O]]:
     """Add a command: its function takes the session and the options, and gives the exit code."""
 
     def add(body: Body[O]) -> Body[O]:
         def callback(typer_context: typer.Context, **values: Any) -> int:
             session: Session = typer_context.find_root().obj
-            given = options(**values)
+            given = taken(**values)
             session.context, session.url = given.context, given.url
             session.set_form(given.output)
             try:
@@ -64,7 +74,7 @@ def command(
                 raise Interrupted from error
 
         callback.__doc__ = body.__doc__
-        parameters = [_CONTEXT, *_parameters(options)]
+        parameters = [_CONTEXT, *_parameters(taken)]
         callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {one.name: one.annotation for one in parameters}
         app.command(name, cls=cls)(callback)
@@ -78,10 +88,10 @@ _CONTEXT = inspect.Parameter(
 )
 
 
-def _parameters(options: type[Options]) -> list[inspect.Parameter]:
-    hints = get_type_hints(options, include_extras=True)
-    own = [one for one in fields(options) if one.name not in _COMMON]
-    common = [one for one in fields(options) if one.name in _COMMON]
+def _parameters(taken: type[Options]) -> list[inspect.Parameter]:
+    hints = get_type_hints(taken, include_extras=True)
+    own = [one for one in fields(taken) if one.name not in _COMMON]
+    common = [one for one in fields(taken) if one.name in _COMMON]
     return [
         inspect.Parameter(
             one.name,

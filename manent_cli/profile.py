@@ -2,19 +2,16 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manent_cli.errors import BadUsage
 
 NO_SERVER = "set MANENT_URL and MANENT_TOKEN, or choose a context: manent context list"
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """A server under a name, with the token to use there."""
 
     name: str
@@ -22,8 +19,7 @@ class Context:
     token: str | None
 
 
-@dataclass(frozen=True)
-class Contexts:
+class Contexts(NamedTuple):
     """All contexts of this user, and which one is current."""
 
     current: str | None
@@ -41,8 +37,7 @@ class Contexts:
         return self.contexts[name]
 
 
-@dataclass(frozen=True)
-class Connection:
+class Connection(NamedTuple):
     """The server a command talks to."""
 
     url: str
@@ -193,9 +188,11 @@ def _write(path: Path, known: Contexts) -> Path:
             name: {"url": one.url, "token": one.token} for name, one in known.contexts.items()
         },
     }
+    from tempfile import mkstemp  # noqa: PLC0415 - only when something is written
+
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mkstemp makes it readable to its owner alone before the first byte is in it.
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")
+    handle, temporary = mkstemp(dir=path.parent, prefix=".contexts-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json.dumps(fields, indent=2) + "\n")

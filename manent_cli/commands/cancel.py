@@ -1,6 +1,5 @@
 """`manent cancel`."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -10,13 +9,13 @@ from manent_cli.client import segment
 from manent_cli.exit_codes import has_ended
 from manent_cli.follow import print_deploy
 from manent_cli.noun import address
-from manent_cli.options import Address, Options, command, new_app
+from manent_cli.options import Address, Options, command, new_app, options
 from manent_cli.session import Session
 
 app = new_app()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Cancel(Options):
     """What `cancel` takes."""
 
@@ -31,11 +30,11 @@ class Cancel(Options):
 
 
 @command(app, "cancel", Cancel)
-def cancel(session: Session, options: Cancel) -> None:
+def cancel(session: Session, given: Cancel) -> None:
     """Cancel a deploy. Prints its id."""
-    body = {"rollback": options.rollback} | ({"reason": options.reason} if options.reason else {})
-    path = f"/deploys/{segment(address(options.id))}/cancel"
-    deploy = ask(session, path, body, key=options.key)
+    body = {"rollback": given.rollback} | ({"reason": given.reason} if given.reason else {})
+    path = f"/deploys/{segment(address(given.id))}/cancel"
+    deploy = ask(session, path, body, key=given.key)
     if has_ended(deploy):
         session.talk.say(f"deploy {deploy['id']} has ended: {deploy.get('outcome')}")
     else:

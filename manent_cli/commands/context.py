@@ -1,13 +1,12 @@
 """`manent context`: which server a command talks to when nothing else says so."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from manent_cli.client import masked
 from manent_cli.errors import BadUsage
-from manent_cli.options import Options, command, new_app
+from manent_cli.options import Options, command, new_app, options
 from manent_cli.profile import Context, Contexts, load_contexts, use_context
 from manent_cli.session import Session
 from manent_cli.table import draw, field
@@ -18,7 +17,7 @@ app.add_typer(_group, name="context", help="List, choose and show contexts.")
 _COLUMNS = (field("name"), field("url"), field("current"), field("token"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Use(Options):
     """What `context use` takes."""
 
@@ -26,7 +25,7 @@ class Use(Options):
 
 
 @command(_group, "list", Options)
-def list_contexts(session: Session, options: Options) -> None:
+def list_contexts(session: Session, given: Options) -> None:
     """List the contexts."""
     known = load_contexts(session.environ)
     rows = [_shown(one, known) for one in known.contexts.values()]
@@ -34,17 +33,17 @@ def list_contexts(session: Session, options: Options) -> None:
 
 
 @command(_group, "use", Use)
-def use(session: Session, options: Use) -> None:
+def use(session: Session, given: Use) -> None:
     """Make a context the current one."""
-    use_context(options.name, environ=session.environ)
-    session.talk.say(f"{options.name} is the current context")
+    use_context(given.name, environ=session.environ)
+    session.talk.say(f"{given.name} is the current context")
 
 
 @command(_group, "show", Options)
-def show(session: Session, options: Options) -> None:
+def show(session: Session, given: Options) -> None:
     """Show the context in use."""
     known = load_contexts(session.environ)
-    name = options.context or session.environ.get("MANENT_CONTEXT") or known.current
+    name = given.context or session.environ.get("MANENT_CONTEXT") or known.current
     if not name:
         raise BadUsage("no context is in use", next="manent context use NAME chooses one")
     row = _shown(known.named(name), known)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from manent_cli.asking import ask
 from manent_cli.duration import seconds
 from manent_cli.errors import BadUsage, Strange
 from manent_cli.follow import Wish, conclude, finish, print_deploy
-from manent_cli.options import Options, command, new_app
+from manent_cli.options import Options, command, new_app, options
 from manent_cli.pace import Deadline
 from manent_cli.session import Session
 
@@ -24,7 +24,7 @@ Application = Annotated[str, typer.Argument(metavar="APP", help="The application
 Environment = Annotated[str, typer.Argument(metavar="ENV", help="The environment.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Waiting(Options):
     """What every command that asks for a deploy takes."""
 
@@ -45,7 +45,7 @@ class Waiting(Options):
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Asked(Waiting):
     """What `deploy` and `redeploy` take: one option for each field of the request."""
 
@@ -90,7 +90,7 @@ class Asked(Waiting):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Deploy(Asked):
     """What `deploy` takes."""
 
@@ -100,7 +100,7 @@ class Deploy(Asked):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Rollback(Waiting):
     """What `rollback` takes."""
 
@@ -135,52 +135,52 @@ class Guarded(TyperCommand):
 
 
 @command(app, "deploy", Deploy, cls=Guarded)
-def deploy(session: Session, options: Deploy) -> int:
+def deploy(session: Session, given: Deploy) -> int:
     """Deploy a version to an environment and wait for its end.
 
     Prints the id of the deploy; with --output json the deploy as it ended. Steps and log go
     to standard error.
     """
-    body = _body(options, kind="deploy")
-    return _ask(session, options, path="/deploys", body=body, version=options.version)
+    body = _body(given, kind="deploy")
+    return _ask(session, given, path="/deploys", body=body, version=given.version)
 
 
 @command(app, "redeploy", Asked, cls=Guarded)
-def redeploy(session: Session, options: Asked) -> int:
+def redeploy(session: Session, given: Asked) -> int:
     """Deploy again the version that is in an environment."""
-    return _ask(session, options, path="/deploys", body=_body(options, kind="redeploy"))
+    return _ask(session, given, path="/deploys", body=_body(given, kind="redeploy"))
 
 
 @command(app, "rollback", Rollback, cls=Guarded)
-def rollback(session: Session, options: Rollback) -> int:
+def rollback(session: Session, given: Rollback) -> int:
     """Go back to an earlier version."""
     body = _without_nothing(
         {
-            "application": options.application,
-            "environment": options.environment,
-            "to": options.to,
-            "reason": options.reason or "rolled back from the command line",
-            "current_configuration": options.current_configuration or None,
+            "application": given.application,
+            "environment": given.environment,
+            "to": given.to,
+            "reason": given.reason or "rolled back from the command line",
+            "current_configuration": given.current_configuration or None,
         }
     )
-    return _ask(session, options, path="/rollbacks", body=body, version=options.to)
+    return _ask(session, given, path="/rollbacks", body=body, version=given.to)
 
 
 _NO_FIELDS = frozenset(one.name for one in fields(Waiting)) - {"reason"}
 _SPECIAL = {"target", "link", "changes"}
 
 
-def _body(options: Asked, *, kind: str) -> dict[str, Any]:
+def _body(given: Asked, *, kind: str) -> dict[str, Any]:
     body = {
-        one.name: getattr(options, one.name)
-        for one in fields(options)
+        one.name: getattr(given, one.name)
+        for one in fields(given)
         if one.name not in _NO_FIELDS | _SPECIAL
     }
     body |= {
         "kind": kind,
-        "targets": options.target,
-        "links": _links(options.link),
-        "changes": _changes(options.changes),
+        "targets": given.target,
+        "links": _links(given.link),
+        "changes": _changes(given.changes),
     }
     return _without_nothing(body)
 
@@ -209,19 +209,19 @@ def _changes(path: str | None) -> Any:
 
 def _ask(
     session: Session,
-    options: Waiting,
+    given: Waiting,
     *,
     path: str,
     body: Mapping[str, Any],
     version: str | None = None,
 ) -> int:
-    timeout = seconds(options.timeout, option="--timeout") if options.timeout else None
+    timeout = seconds(given.timeout, option="--timeout") if given.timeout else None
     deadline = Deadline(session.pace, timeout)
-    accepted = ask(session, path, body, key=options.key, deadline=deadline)
+    accepted = ask(session, path, body, key=given.key, deadline=deadline)
     if not isinstance(accepted, dict) or not accepted.get("id"):
         raise Strange(session.client.url, "the deploy it accepted has no id")
     _tell_accepted(session, accepted)
-    if options.no_wait:
+    if given.no_wait:
         print_deploy(session, accepted)
         return exit_codes.OK
     if session.has_bare_names:

@@ -1,21 +1,20 @@
 """`manent status` and `inventory`: what is where, and who waits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
 
 from manent_cli.client import segment
 from manent_cli.noun import INVENTORY
-from manent_cli.options import Options, command, new_app
+from manent_cli.options import Options, command, new_app, options
 from manent_cli.session import Session
 from manent_cli.table import Column, Row, draw, field, pairs
 
 app = new_app()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Status(Options):
     """What `status` takes."""
 
@@ -24,7 +23,7 @@ class Status(Options):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Inventory(Options):
     """What `inventory` takes."""
 
@@ -82,13 +81,13 @@ LOCKS: Final[Sequence[Column]] = (
 
 
 @command(app, "status", Status)
-def status(session: Session, options: Status) -> None:
+def status(session: Session, given: Status) -> None:
     """Show what runs, what waits and what is locked."""
-    if options.environment is None:
+    if given.environment is None:
         page = session.client.get("/environments")
         session.output.many(page, ENVIRONMENTS, name=lambda row: f"env/{row['name']}")
         return
-    name = options.environment.removeprefix("env/")
+    name = given.environment.removeprefix("env/")
     place = session.client.get(f"/environments/{segment(name, what='environment')}")
     session.output.one(
         place, name=f"env/{place['name']}", text=lambda wide: _sheet(place, wide=wide)
@@ -96,9 +95,9 @@ def status(session: Session, options: Status) -> None:
 
 
 @command(app, "inventory", Inventory)
-def inventory(session: Session, options: Inventory) -> None:
+def inventory(session: Session, given: Inventory) -> None:
     """Show which version is on which target."""
-    query = {"application": options.application, "environment": options.environment}
+    query = {"application": given.application, "environment": given.environment}
     page = session.client.get("/inventory", query)
     session.output.many(
         page,

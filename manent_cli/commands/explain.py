@@ -1,19 +1,18 @@
 """`manent explain`: why a deploy is not running yet."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from manent_cli.client import segment
 from manent_cli.noun import GATES, address
-from manent_cli.options import Address, Options, command, new_app
+from manent_cli.options import Address, Options, command, new_app, options
 from manent_cli.session import Session
 from manent_cli.table import draw, pairs
 
 app = new_app()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Explain(Options):
     """What `explain` takes."""
 
@@ -21,9 +20,9 @@ class Explain(Options):
 
 
 @command(app, "explain", Explain)
-def explain(session: Session, options: Explain) -> None:
+def explain(session: Session, given: Explain) -> None:
     """Say why a deploy is where it is, and what opens its way."""
-    reasons = session.client.get(f"/deploys/{segment(address(options.id))}/explain")
+    reasons = session.client.get(f"/deploys/{segment(address(given.id))}/explain")
     session.output.one(
         reasons,
         name=f"deploy/{reasons.get('id')}",

@@ -1,7 +1,6 @@
 """`manent list`, `show` and `history`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -9,14 +8,14 @@ import typer
 from manent_cli.client import segment
 from manent_cli.errors import Strange
 from manent_cli.noun import DEPLOYS, address, deploy_name, deploy_sheet
-from manent_cli.options import Address, Options, command, new_app
+from manent_cli.options import Address, Options, command, new_app, options
 from manent_cli.session import Session
 
 app = new_app()
 _PAGE = 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Paged(Options):
     """What every list takes."""
 
@@ -27,7 +26,7 @@ class Paged(Options):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class List(Paged):
     """What `list` takes."""
 
@@ -49,7 +48,7 @@ class List(Paged):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class History(Paged):
     """What `history` takes."""
 
@@ -57,7 +56,7 @@ class History(Paged):
     environment: Annotated[str, typer.Argument(metavar="ENV", help="The environment.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Show(Options):
     """What `show` takes."""
 
@@ -65,30 +64,30 @@ class Show(Options):
 
 
 @command(app, "list", List)
-def list_deploys(session: Session, options: List) -> None:
+def list_deploys(session: Session, given: List) -> None:
     """List deploys, the newest first."""
     query = {
-        "application": options.application,
-        "environment": options.environment,
-        "version": options.version,
-        "state": options.state,
-        "outcome": options.outcome,
+        "application": given.application,
+        "environment": given.environment,
+        "version": given.version,
+        "state": given.state,
+        "outcome": given.outcome,
     }
-    _print_page(session, query, options)
+    _print_page(session, query, given)
 
 
 @command(app, "history", History)
-def history(session: Session, options: History) -> None:
+def history(session: Session, given: History) -> None:
     """List the deploys of an application to an environment, the newest first."""
-    query = {"application": options.application, "environment": options.environment}
-    _print_page(session, query, options)
+    query = {"application": given.application, "environment": given.environment}
+    _print_page(session, query, given)
 
 
 @command(app, "show", Show)
-def show(session: Session, options: Show) -> None:
+def show(session: Session, given: Show) -> None:
     """Show a deploy and its steps."""
     client = session.client
-    path = f"/deploys/{segment(address(options.id))}"
+    path = f"/deploys/{segment(address(given.id))}"
     deploy = client.get(path)
 
     def sheet(wide: bool) -> str:
@@ -98,22 +97,22 @@ def show(session: Session, options: Show) -> None:
     form.one(deploy, name=deploy_name(deploy), text=sheet)
 
 
-def _print_page(session: Session, query: Mapping[str, Any], options: Paged) -> None:
-    page = _page(session, query, options)
+def _print_page(session: Session, query: Mapping[str, Any], given: Paged) -> None:
+    page = _page(session, query, given)
     session.output.many(page, DEPLOYS, name=deploy_name)
     if page["next"] and not session.is_structured:
         session.talk.say(f"there is more: --before {page['next']}, or a higher --limit")
 
 
-def _page(session: Session, query: Mapping[str, Any], options: Paged) -> dict[str, Any]:
+def _page(session: Session, query: Mapping[str, Any], given: Paged) -> dict[str, Any]:
     items: list[Any] = []
-    cursor = options.before
+    cursor = given.before
     while True:
-        asked = min(options.limit - len(items), _PAGE)
+        asked = min(given.limit - len(items), _PAGE)
         page = session.client.get("/deploys", {**query, "before": cursor, "limit": asked})
         if not isinstance(page, dict) or "items" not in page:
             raise Strange(session.client.url, "a list was asked for")
         items += page["items"]
         cursor = page.get("next")
-        if not cursor or not page["items"] or len(items) >= options.limit:
+        if not cursor or not page["items"] or len(items) >= given.limit:
             return {"items": items, "next": cursor}

@@ -1,7 +1,6 @@
 """`manent lock` and `unlock`: keep deploys from starting, and let them go on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -10,14 +9,14 @@ from manent_cli import exit_codes
 from manent_cli.asking import ask
 from manent_cli.client import segment
 from manent_cli.errors import Failure
-from manent_cli.options import Options, command, new_app
+from manent_cli.options import Options, command, new_app, options
 from manent_cli.session import Session
 from manent_cli.table import draw, field
 
 app = new_app()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Place(Options):
     """What a lock is on."""
 
@@ -29,7 +28,7 @@ class Place(Options):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Lock(Place):
     """What `lock` takes."""
 
@@ -53,22 +52,22 @@ _COLUMNS = (
 
 
 @command(app, "lock", Lock)
-def lock(session: Session, options: Lock) -> None:
+def lock(session: Session, given: Lock) -> None:
     """Keep deploys from starting. Prints the id of the lock."""
     body = {
-        "environment": options.environment,
-        "application": options.application,
-        "reason": options.reason,
-        "expires_at": options.expires_at,
+        "environment": given.environment,
+        "application": given.application,
+        "reason": given.reason,
+        "expires_at": given.expires_at,
     }
-    given = {name: value for name, value in body.items() if value is not None}
-    _print(session, ask(session, "/locks", given, key=options.key))
+    fields = {name: value for name, value in body.items() if value is not None}
+    _print(session, ask(session, "/locks", fields, key=given.key))
 
 
 @command(app, "unlock", Place)
-def unlock(session: Session, options: Place) -> None:
+def unlock(session: Session, given: Place) -> None:
     """Lift the locks on exactly this environment and application. Prints their ids."""
-    wanted = (options.environment, options.application)
+    wanted = (given.environment, given.application)
     locks = [
         one
         for one in session.client.get("/locks")["items"]
@@ -76,7 +75,7 @@ def unlock(session: Session, options: Place) -> None:
     ]
     if not locks:
         raise Failure(
-            f"there is no lock on {_named(options)}",
+            f"there is no lock on {_named(given)}",
             next="manent status ENV shows the locks that are there",
             code="not_found",
             exit_code=exit_codes.NOT_FOUND,
@@ -90,6 +89,6 @@ def _print(session: Session, one: Mapping[str, Any]) -> None:
     session.output.written(one, "lock", lambda wide: draw(_COLUMNS, [one], wide=wide))
 
 
-def _named(options: Place) -> str:
-    environment = options.environment or "all environments"
-    return f"{options.application} in {environment}" if options.application else environment
+def _named(given: Place) -> str:
+    environment = given.environment or "all environments"
+    return f"{given.application} in {environment}" if given.application else environment

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from manent_cli.client import segment
 from manent_cli.errors import BadUsage, Failure, Problem
 from manent_cli.noun import address
-from manent_cli.options import Address, Options, command, new_app
+from manent_cli.options import Address, Options, command, new_app, options
 from manent_cli.session import Session
 from manent_cli.sse import Event
 from manent_cli.text import clean_line
@@ -19,7 +18,7 @@ app = new_app()
 _PAGE = 500
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Logs(Options):
     """What `logs` takes."""
 
@@ -36,18 +35,18 @@ class Logs(Options):
 
 
 @command(app, "logs", Logs)
-def logs(session: Session, options: Logs) -> None:
+def logs(session: Session, given: Logs) -> None:
     """Print the log of a deploy."""
-    path = f"/deploys/{segment(address(options.id))}/logs"
-    if options.follow and session.form in {"json", "yaml"}:
+    path = f"/deploys/{segment(address(given.id))}/logs"
+    if given.follow and session.form in {"json", "yaml"}:
         raise BadUsage(f"a log that grows is no {session.form} document", next="use -o jsonl")
-    read = _followed if options.follow else _stored
-    items = read(session, path, options.after)
+    read = _followed if given.follow else _stored
+    items = read(session, path, given.after)
     if session.form in {"json", "yaml"}:
         session.output.document({"items": list(items)})
         return
     for item in items:
-        session.output.write(_line(session, item, timestamps=options.timestamps))
+        session.output.write(_line(session, item, timestamps=given.timestamps))
         if session.output.is_closed:
             return
 

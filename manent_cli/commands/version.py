@@ -13,7 +13,7 @@ app = new_app()
 
 
 @command(app, "version", Options)
-def version(session: Session, options: Options) -> None:
+def version(session: Session, given: Options) -> None:
     """Show the version of this client and of the server."""
     try:
         server: Mapping[str, Any] | None = session.client.get("/version")

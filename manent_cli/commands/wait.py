@@ -1,6 +1,5 @@
 """`manent watch` and `wait`: see a deploy through to its end."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -8,14 +7,14 @@ import typer
 from manent_cli.duration import seconds
 from manent_cli.follow import Wish, conclude, finish, print_deploy
 from manent_cli.noun import address
-from manent_cli.options import Address, Options, command, new_app
+from manent_cli.options import Address, Options, command, new_app, options
 from manent_cli.pace import Deadline
 from manent_cli.session import Session
 
 app = new_app()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options
 class Wait(Options):
     """What `watch` and `wait` take."""
 
@@ -27,20 +26,20 @@ class Wait(Options):
 
 
 @command(app, "watch", Wait)
-def watch(session: Session, options: Wait) -> int:
+def watch(session: Session, given: Wait) -> int:
     """Follow the steps and the log of a deploy until it ends; its end is the exit code."""
-    return _see_through(session, options, Wish())
+    return _see_through(session, given, Wish())
 
 
 @command(app, "wait", Wait)
-def wait(session: Session, options: Wait) -> int:
+def wait(session: Session, given: Wait) -> int:
     """Wait for the end of a deploy; its end is the exit code."""
-    return _see_through(session, options, Wish(is_told=False))
+    return _see_through(session, given, Wish(is_told=False))
 
 
-def _see_through(session: Session, options: Wait, wish: Wish) -> int:
-    timeout = seconds(options.timeout, option="--timeout") if options.timeout else None
+def _see_through(session: Session, given: Wait, wish: Wish) -> int:
+    timeout = seconds(given.timeout, option="--timeout") if given.timeout else None
     deadline = Deadline(session.pace, timeout)
-    ended = finish(session, address(options.id), wish, deadline=deadline)
+    ended = finish(session, address(given.id), wish, deadline=deadline)
     print_deploy(session, ended)
     return conclude(ended, wish)
