@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,15 +19,17 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
+from tests.rig.ports import free_port
+
 # `initdb` and `postgres` refuse user id 0. A user namespace maps root to another id without
 # creating a user or changing an owner; where namespaces are forbidden, `nobody` runs it.
 _USER_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 _NOBODY = 65534
 _START_LIMIT = 20.0
 _STOP_LIMIT = 20.0
+# Without fsync a killed server still keeps its commits, a killed machine does not: right for tests.
 _DEFAULTS = {
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
     "shared_buffers": "64MB",
@@ -67,7 +68,7 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = count(1)
         self._initialise()
-        self.port = _free_port()
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:
@@ -195,13 +196,6 @@ def _may_use_namespaces() -> bool:
         return False
     asked = subprocess.run([*_USER_NAMESPACE, "true"], stderr=subprocess.DEVNULL, check=False)
     return asked.returncode == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _children(pid: int) -> list[int]:
