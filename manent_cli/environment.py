@@ -31,5 +31,5 @@ def warnings(environ: Mapping[str, str]) -> Iterator[str]:
             continue
         if _OF_A_SERVICE.fullmatch(name):
             continue
-        near = get_close_matches(name, VARIABLES, n=1)
+        near = get_close_matches(name, VARIABLES, n=1, cutoff=0.8)
         yield f"{name} is set, but nothing reads it" + (f": {near[0]}?" if near else "")

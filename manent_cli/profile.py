@@ -18,6 +18,9 @@ class Context(NamedTuple):
     url: str
     token: str | None
 
+    def __repr__(self) -> str:
+        return f"Context({self.name!r})"
+
 
 class Contexts(NamedTuple):
     """All contexts of this user, and which one is current."""

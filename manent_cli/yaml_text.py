@@ -45,4 +45,6 @@ def _scalar(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     written = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float) and "." not in written:
+        return written.replace("e", ".0e")  # readers of YAML 1.1 take 1e+16 for a text
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", written)
