@@ -1,6 +1,6 @@
 """What a worker tells a guard about the one hook it is to run."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from manent_server.plugins import protocol
@@ -41,4 +41,4 @@ class GuardCall:
     @classmethod
     def of(cls, message: dict[str, Any]) -> "GuardCall":
         """From a line of the pipe."""
-        return cls(**{field.name: message[field.name] for field in fields(cls)})
+        return cls(**{name: value for name, value in message.items() if name != "type"})

@@ -44,6 +44,7 @@ def main(reader: int, writer: int, *, register: int, runtime: launch.Runtime) ->
         signal.signal(number, signal.SIG_IGN)
     line = Line.over(reader, writer)
     hook = launch.fork(runtime)
+    _rehearse()
     orders = _await_call(line.inbox)
     if orders is None:
         processes.kill([hook.pid])
@@ -64,6 +65,22 @@ class _Refused(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def _rehearse() -> None:
+    """Touch, while nobody waits, the memory a call will need: its first use costs most."""
+    reader, writer = os.pipe()
+    inbox, outbox = Inbox(reader), Outbox(writer, limit=BUFFER)
+    relay = Relay(outbox, line_limit=protocol.OUTPUT_LIMIT)
+    relay.output("out", b"rehearsal\n")
+    relay.say("info", "rehearsal")
+    relay.close()
+    call = GuardCall("", "", "", None, None, 0.0, 0.0, "", "/", 0)
+    outbox.put(call.line())
+    for line in inbox.read():
+        protocol.decode(line)
+    inbox.close()
+    outbox.close()
 
 
 def _await_call(inbox: Inbox) -> list[bytes] | None:
@@ -93,7 +110,8 @@ def _prepare(call: GuardCall, *, runtime: launch.Runtime, register: int) -> int:
     try:
         # So that the zygote knows what to look for should this guard die alone.
         os.write(register, f"{os.getpid()} {call.attempt} {call.lock_file}\n".encode())
-        os.makedirs(call.workdir, exist_ok=True)  # noqa: PTH103 - no pathlib in a guard
+        if not os.access(call.workdir, os.X_OK):
+            os.makedirs(call.workdir, exist_ok=True)  # noqa: PTH103 - kept light
     except OSError as error:
         raise _Refused("guard_failed", f"the hook cannot be prepared: {error}") from None
     return lock

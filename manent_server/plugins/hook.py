@@ -47,12 +47,12 @@ class Hooks:
         sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
         sys.stdout, sys.stderr = _stream(1), _stream(2)
         inheritance.hand_on(launch.LOCK)
+        _set_environment(launch.environment(""))
+        _rehearse()
 
     def serve(self, call: GuardCall) -> NoReturn:
         """Be the hook's process: run the one call it was started for, and end."""
-        variables = launch.environment(call.attempt)
-        os.environ.clear()  # noqa: TID251 - the hook's environment is made here
-        os.environ.update(variables)  # noqa: TID251
+        os.environ[protocol.ATTEMPT_VARIABLE] = call.attempt  # noqa: TID251 - made here
         channel = HookChannel(launch.PROTOCOL_IN, launch.PROTOCOL_OUT)
         signal.signal(signal.SIGTERM, lambda *_: channel.cancel())
         try:
@@ -103,6 +103,11 @@ class HookChannel:
         call = protocol.decode(self._early.pop(0))
         self._lease_until = call.get("lease_until")
         return call
+
+    def close(self) -> None:
+        """Give both descriptors up."""
+        self._inbox.close()
+        os.close(self._writer)
 
     def cancel(self) -> None:
         """The hook is to stop."""
@@ -186,6 +191,21 @@ def failure(error: BaseException) -> dict[str, Any]:
         traceback.print_exception(error, file=sys.stderr)
         answer["message"] = f"{type(error).__name__}: {error}"[: protocol.TEXT_LIMIT]
     return answer
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()  # noqa: TID251 - the hook's environment is made here
+    os.environ.update(variables)  # noqa: TID251
+
+
+def _rehearse() -> None:
+    """Touch, while nobody waits, the memory a call will need: its first use costs most."""
+    reader, writer = os.pipe()
+    channel = HookChannel(reader, writer)
+    channel.log("info", "rehearsal")
+    channel.await_call()
+    channel.is_owner()
+    channel.close()
 
 
 def _stream(descriptor: int) -> io.TextIOWrapper:

@@ -122,7 +122,6 @@ class Nursery:
                 env={**self._environment, "PYTHONPATH": _home()},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                cwd="/",
             )
         self._introduce(self._control)
         self._is_ready.set()
