@@ -29,7 +29,6 @@ OutcomeName = Literal[
     "expired",
     "superseded",
 ]
-CollisionName = Literal["queue", "latest", "reject", "cancel_running"]
 
 
 class Body(BaseModel):
@@ -74,11 +73,12 @@ class DeployBody(Body):
     not_after: Instant | None = Field(
         default=None, description="Not started by then, it ends CANCELLED with outcome expired."
     )
-    priority: Priority | None = Field(default=None, description="Lower goes first.")
+    priority: Priority | None = Field(
+        default=None, description="Lower goes first; 100 unless given."
+    )
     sequence: Sequence | None = Field(
         default=None, description="Order of builds: a lower one is outdated by a higher."
     )
-    collision: CollisionName | None = None
     if_blocked: Literal["wait", "refuse"] | None = None
     override: Annotated[list[Name], Field(max_length=20)] = []
     targets: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None

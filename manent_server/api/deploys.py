@@ -35,12 +35,11 @@ def submit(body: DeployBody, asked: Asked, key: Key) -> Any:
         not_after=body.not_after,
         priority=body.priority,
         sequence=body.sequence,
-        collision=body.collision,
         if_blocked=body.if_blocked,
         override=tuple(body.override),
         targets=None if body.targets is None else tuple(body.targets),
-        links=body.links.model_dump(exclude_none=True) if body.links else {},
-        changes=tuple(change.model_dump() for change in body.changes),
+        links=body.links.model_dump(exclude_none=True) if body.links else None,
+        changes=[change.model_dump(mode="json") for change in body.changes] or None,
     )
     return asked.calls.submit(asked.desk, request, caller=asked.caller, key=key)
 

@@ -84,7 +84,7 @@ class Envelope:
         await response(scope, receive, answer.send)
 
     def _report(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unmatched")
+        route = getattr(scope.get("route"), "path_format", "unmatched")
         self._metrics.http_request(scope["method"], route, status, seconds=seconds)
         caller = scope["state"].get("caller")
         write = _log.debug if scope["path"] in _QUIET else _log.info

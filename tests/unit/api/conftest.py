@@ -1,0 +1,162 @@
+"""An API over use cases that are played by a small fake."""
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from manent_server.api.app import create_app, create_probe_app
+from manent_server.api.calls import Calls
+from manent_server.domain.access import Caller
+from manent_server.domain.errors import NotFound, NotSignedIn
+from manent_server.observability import log
+from manent_server.observability.metrics import Metrics
+from manent_server.observability.redaction import Redactor
+
+ADMIN = {"Authorization": "Bearer admin-token"}
+VIEWER = {"Authorization": "Bearer viewer-token"}
+BODY_LIMIT = 64 * 1024
+DEPLOY = {
+    "id": "0123456789abcdef0123",
+    "number": 12,
+    "application": "shop",
+    "environment": "production",
+    "version": "1.10",
+    "kind": "deploy",
+    "state": "ENQUEUED",
+}
+LOCK = {"id": "l1", "reason": "audit", "owner": "ann", "automatic": False}
+
+
+class FakeUsecases:
+    """Remembers what it was asked and answers from plain values.
+
+    `fail_with` makes every use case but signing in raise; `lines` is the log of any deploy.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.fail_with: Exception | None = None
+        self.tokens = {
+            "admin-token": Caller("ann", "admin"),
+            "viewer-token": Caller("vic", "viewer"),
+        }
+        self.lines: list[dict[str, Any]] = []
+        self.has_ended = True
+        self.more: dict[str, Any] = {}
+        self.report: dict[str, Any] = {
+            "ready": True,
+            "draining": False,
+            "running": 0,
+            "reasons": [],
+        }
+
+    def calls(self) -> Calls:
+        answers: dict[str, Callable[..., Any]] = {
+            name: lambda *_: DEPLOY for name in ("submit", "roll_back", "cancel")
+        }
+        answers |= {name: lambda *_: LOCK for name in ("lock", "unlock")}
+        answers |= {
+            name: lambda *_: {"items": [], "next": None}
+            for name in ("steps", "attempts", "inventory", "environments", "applications", "locks")
+        }
+        answers |= {
+            "deploys": lambda *_: {"items": [DEPLOY], "next": "cursor"},
+            "deploy": self._deploy,
+            "environment": lambda name: {"name": name, "tier": "production"},
+            "explain": lambda *_: {"id": "d1", "state": "ENQUEUED", "summary": "it is next"},
+            "log": self._log,
+            "ready": lambda: self.report,
+        }
+        found = {name: self._remembered(name, answer) for name, answer in answers.items()}
+        return Calls(authenticate=self._authenticate, **found)
+
+    def last(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        return self.asked[-1]
+
+    def _remembered(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+        def call(desk: Any, *arguments: Any, **keywords: Any) -> Any:
+            self.asked.append((name, arguments, keywords))
+            if self.fail_with is not None:
+                raise self.fail_with
+            if name == "log":
+                return self._log(*arguments, **keywords)
+            return answer(*arguments)
+
+        return call
+
+    def _authenticate(self, desk: Any, token: str) -> Caller:
+        if isinstance(self.fail_with, NotSignedIn):
+            raise self.fail_with
+        if token not in self.tokens:
+            raise NotSignedIn("the token is unknown, expired or revoked", next="sign in again")
+        return self.tokens[token]
+
+    def _deploy(self, address: str) -> dict[str, Any]:
+        if address.startswith("missing"):
+            raise NotFound("there is no such deploy")
+        return {**DEPLOY, **self.more, "state": "SUCCESS" if self.has_ended else "PENDING"}
+
+    def _log(self, address: str, *, after: int, limit: int) -> dict[str, Any]:
+        self._deploy(address)
+        items = [line for line in self.lines if line["sequence"] > after][:limit]
+        return {"items": items, "next": None, "ended": self.has_ended}
+
+
+def line(sequence: int, text: str = "hello") -> dict[str, Any]:
+    return {"sequence": sequence, "text": text, "step": "deploy:web-1", "attempt": 1}
+
+
+@pytest.fixture(autouse=True)
+def written(redactor: Redactor) -> Iterator[io.StringIO]:
+    """What is logged meanwhile."""
+    root, engine = logging.getLogger(), logging.getLogger("dbos")
+    before = (root.handlers, root.level, engine.handlers, engine.propagate)
+    out = io.StringIO()
+    log.configure("info", "json", redactor, stream=out)
+    yield out
+    root.handlers, root.level, engine.handlers, engine.propagate = before
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def fake() -> FakeUsecases:
+    return FakeUsecases()
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor(["hunter22"])
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def app(fake: FakeUsecases, redactor: Redactor, metrics: Metrics) -> FastAPI:
+    return create_app(desk(), calls=fake.calls(), metrics=metrics, redactor=redactor)
+
+
+@pytest.fixture
+def probe_app(fake: FakeUsecases, metrics: Metrics) -> FastAPI:
+    return create_probe_app(desk(), calls=fake.calls(), metrics=metrics)
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, headers=ADMIN) as client:
+        yield client
+
+
+def desk() -> Any:
+    return SimpleNamespace(
+        settings=lambda: SimpleNamespace(server=SimpleNamespace(body_limit=BODY_LIMIT))
+    )
