@@ -45,13 +45,12 @@ def test_the_values_arrive_as_variables_and_the_rest_stays_out(
 ) -> None:
     code = "import os, json; print(json.dumps(dict(os.environ)))"
     artifact = Artifact(Path("/cache/abc"), "abc")
-    given = options(deploy=python(code), environment={"MODE": "fast", "REGION": "config://region"})
+    given = options(deploy=python(code), environment={"MODE": "fast", "REGION": "eu"})
     command.deploy(
         context(
             workdir,
             given,
             artifact=artifact,
-            configuration={"region": "eu"},
             checkpoint="step 3",
             attempt=2,
         )
@@ -307,12 +306,6 @@ def test_a_program_that_cannot_be_run_fails_for_good_with_its_name_and_place(
     for word in words:
         assert word.format(folder=tmp_path, workdir=workdir) in raised.value.message
     assert set(Path("/proc/self/fd").iterdir()) == before
-
-
-def test_a_configuration_key_that_does_not_exist_is_named(workdir: Path) -> None:
-    given = options(environment={"REGION": "config://region"})
-    with pytest.raises(PermanentFailure, match="config://region: shop has no such key in staging"):
-        command.deploy(context(workdir, given))
 
 
 def test_a_variable_of_manent_cannot_be_replaced(

@@ -26,10 +26,8 @@ from manent_server.sdk import (
 _DONE = 0
 _PERMANENT = 65
 _LATER = 75
+_UP_TO_SERVER = 3
 _CHECKPOINT_LIMIT = 64 * 1024
-_CONFIG = "config://"
-# Plugins are imported before any hook changes to its own working folder.
-_SERVER_FOLDER = Path.cwd()
 _RETRY_AFTER = re.compile(r"retry_after=((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -108,7 +106,17 @@ def _folder(context: Context) -> Path:
     """Where `./deploy` lies: in an unpacked artifact, else where the options or the server say."""
     if context.artifact is not None and context.artifact.path.is_dir():
         return context.artifact.path
-    return _SERVER_FOLDER / (context.options.directory or "")
+    directory = Path(context.options.directory or "")
+    return directory if directory.is_absolute() else _server_folder() / directory
+
+
+def _server_folder() -> Path:
+    """The current folder of the server, which started the zygote, which forked our guard."""
+    pid = os.getpid()
+    for _ in range(_UP_TO_SERVER):
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
+    return Path(f"/proc/{pid}/cwd").resolve(strict=True)
 
 
 def _environment(context: Context) -> dict[str, str]:
@@ -117,28 +125,7 @@ def _environment(context: Context) -> dict[str, str]:
         for name, value in os.environ.items()  # noqa: TID251 - a hook's own, handed on
         if not name.startswith("MANENT_PROTOCOL_")
     }
-    return {**inherited, **_given(context), **_values(context)}
-
-
-def _given(context: Context) -> dict[str, str]:
-    options: CommandOptions = context.options
-    return {
-        name: _configured(context, value.removeprefix(_CONFIG)) if _is_key(value) else value
-        for name, value in options.environment.items()
-    }
-
-
-def _is_key(value: str) -> bool:
-    return value.startswith(_CONFIG)
-
-
-def _configured(context: Context, key: str) -> str:
-    if key not in context.configuration:
-        raise PermanentFailure(
-            f"config://{key}: {context.application} has no such key in {context.environment}",
-            code="configuration_missing",
-        )
-    return _as_text(context.configuration[key])
+    return {**inherited, **context.options.environment, **_values(context)}
 
 
 def _values(context: Context) -> dict[str, str]:
