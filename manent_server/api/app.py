@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from manent_server.api import deploys, locks, logs, openapi, places, probes, problem
-from manent_server.api.calls import Calls, usecases
+from manent_server.api.calls import Calls
 from manent_server.api.envelope import Envelope
 from manent_server.api.logs import Watching
 from manent_server.api.route import PREFIX
@@ -30,6 +30,7 @@ def create_app(
     calls: Calls | None = None,
     metrics: Metrics | None = None,
     redactor: Redactor | None = None,
+    workflow_version: str | None = None,
 ) -> FastAPI:
     """The API of one server.
 
@@ -38,9 +39,11 @@ def create_app(
         calls: The use cases; the real ones unless given.
         metrics: Where requests are counted.
         redactor: What no answer may hold.
+        workflow_version: What `/version` names beside the version of the build.
     """
     app = _bare(desk, calls=calls, metrics=metrics, openapi_url=f"{PREFIX}/openapi.json")
     app.state.body_limit = desk.settings().server.body_limit
+    app.state.workflow_version = workflow_version
     app.state.watching = Watching(app.state.closing)
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
@@ -79,7 +82,7 @@ def _bare(
         strict_content_type=False,
     )
     app.state.desk = desk
-    app.state.calls = calls or usecases()
+    app.state.calls = calls or Calls()
     app.state.metrics = metrics or Metrics()
     app.state.closing = threading.Event()
     app.state.probing = anyio.CapacityLimiter(2)

@@ -2,8 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
+
+from manent_server.usecases import (
+    cancel,
+    explain,
+    health,
+    inspect,
+    roll_back,
+    submit,
+    tokens,
+)
+from manent_server.usecases import lock as locking
 
 Call = Callable[..., Any]
 
@@ -12,51 +22,21 @@ Call = Callable[..., Any]
 class Calls:
     """One callable a use case; each takes the desk first."""
 
-    submit: Call
-    roll_back: Call
-    cancel: Call
-    lock: Call
-    unlock: Call
-    deploys: Call
-    deploy: Call
-    steps: Call
-    attempts: Call
-    log: Call
-    explain: Call
-    inventory: Call
-    environments: Call
-    environment: Call
-    applications: Call
-    locks: Call
-    authenticate: Call
-    ready: Call
-
-
-def usecases() -> Calls:
-    """The real ones."""
-
-    def find(place: str) -> Call:
-        module, name = place.split(".")
-        found: Call = getattr(import_module(f"manent_server.usecases.{module}"), name)
-        return found
-
-    return Calls(
-        submit=find("submit.submit"),
-        roll_back=find("roll_back.roll_back"),
-        cancel=find("cancel.cancel"),
-        lock=find("lock.lock"),
-        unlock=find("lock.unlock"),
-        deploys=find("inspect.deploys"),
-        deploy=find("inspect.deploy"),
-        steps=find("inspect.steps"),
-        attempts=find("inspect.attempts"),
-        log=find("inspect.log"),
-        explain=find("explain.explain"),
-        inventory=find("inspect.inventory"),
-        environments=find("inspect.environments"),
-        environment=find("inspect.environment"),
-        applications=find("inspect.applications"),
-        locks=find("inspect.locks"),
-        authenticate=find("tokens.authenticate"),
-        ready=find("health.ready"),
-    )
+    submit: Call = submit.submit
+    roll_back: Call = roll_back.roll_back
+    cancel: Call = cancel.cancel
+    lock: Call = locking.lock
+    unlock: Call = locking.unlock
+    deploys: Call = inspect.deploys
+    deploy: Call = inspect.deploy
+    steps: Call = inspect.steps
+    attempts: Call = inspect.attempts
+    log: Call = inspect.log
+    explain: Call = explain.explain
+    inventory: Call = inspect.inventory
+    environments: Call = inspect.environments
+    environment: Call = inspect.environment
+    applications: Call = inspect.applications
+    locks: Call = inspect.locks
+    authenticate: Call = tokens.authenticate
+    ready: Call = health.ready

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from manent_server.api import shapes
 from manent_server.api.bodies import InventoryQuery
@@ -42,10 +42,10 @@ def applications(asked: Asked) -> Any:
 
 
 @router.get("/version", response_model=shapes.ServerVersion, openapi_extra=needs(READ))
-async def server_version(asked: Asked) -> Any:
+async def server_version(request: Request) -> Any:
     """Which build answers, and the oldest client it speaks with."""
     return {
         "version": version("manent"),
-        "workflow_version": getattr(asked.desk, "workflow_version", None),
+        "workflow_version": request.app.state.workflow_version,
         "minimum_client": MINIMUM_CLIENT,
     }

@@ -61,9 +61,11 @@ class Deploy(Shape):
     sequence: int | None = None
     not_before: When | None = None
     not_after: When | None = None
+    deadline_at: When | None = None
     root: str | None = None
     rerun_of: str | None = None
     pass_: int | None = Field(default=None, alias="pass")
+    dispatch: int | None = None
     epoch: int | None = None
     executor: str | None = None
     workflow_version: str | None = None
@@ -72,9 +74,10 @@ class Deploy(Shape):
     error: Failure | None = None
     superseded_by: str | None = None
     warnings: list[Any] = []
-    links: dict[str, Any] | None = None
-    changes: list[Any] | None = None
-    targets: list[Any] = []
+    links: dict[str, str] | None = None
+    changes: list[dict[str, Any]] | None = None
+    plugin: str | None = None
+    targets: list[str] = []
 
 
 class Step(Shape):
@@ -88,23 +91,28 @@ class Step(Shape):
     state: str
     attempts: int = 0
     started_at: When | None = None
+    next_try_at: When | None = None
     ended_at: When | None = None
     error: dict[str, Any] | None = None
-    outputs: Any = None
+    outputs: dict[str, Any] | None = None
 
 
 class Attempt(Shape):
     """One run of a hook."""
 
     step: str
+    pass_: int | None = Field(default=None, alias="pass")
     attempt: int
+    hook: str | None = None
+    target: str | None = None
     epoch: int | None = None
     executor: str | None = None
     handed_out_at: When | None = None
+    lease_until: When | None = None
     ended_at: When | None = None
     result: str | None = None
     error: dict[str, Any] | None = None
-    outputs: Any = None
+    outputs: dict[str, Any] | None = None
 
 
 class LogLine(Shape):
@@ -115,6 +123,7 @@ class LogLine(Shape):
     step: str | None = None
     attempt: int | None = None
     stream: str | None = None
+    level: str | None = None
     text: str
     executor: str | None = None
 
@@ -142,8 +151,8 @@ class Workers(Shape):
     """Who could run it."""
 
     pool: str | None = None
-    alive: int | None = None
-    lacking: list[Any] | None = None
+    alive: list[str] = []
+    lacking: list[str] = []
 
 
 class Explanation(Shape):
@@ -174,27 +183,36 @@ class InventoryRow(Shape):
     state: str
 
 
-class EnvironmentSummary(Shape):
-    """One environment in the list."""
+class Slot(Shape):
+    """One place in an environment and the deploy that holds it."""
 
-    model_config = ConfigDict(extra="allow")
-    name: str
-    tier: str | None = None
+    application: str
+    deploy: str
+    number: int | None = None
+    version: str | None = None
+    phase: str | None = None
+    steps: list[str] = []
+    worker: str | None = None
+    since: When | None = None
 
 
-class Environment(EnvironmentSummary):
-    """One environment: who is in it, who waits, what is closed."""
+class Worker(Shape):
+    """One worker, briefly."""
 
-    slots: list[Any] = []
-    queue: list[Any] = []
+    id: str
+    alive: bool
+    draining: bool | None = None
+    heartbeat_at: When | None = None
+    pools: list[str] = []
+    plugins: list[str] = []
+    running: int = 0
 
 
 class Application(Shape):
-    """One application and where it may go."""
+    """One application and the environments it may go to."""
 
-    model_config = ConfigDict(extra="allow")
     name: str
-    environments: Any = None
+    environments: list[str] = []
 
 
 class Lock(Shape):
@@ -208,6 +226,25 @@ class Lock(Shape):
     created_at: When | None = None
     expires_at: When | None = None
     automatic: bool = False
+
+
+class EnvironmentSummary(Shape):
+    """One environment in the list."""
+
+    name: str
+    tier: str | None = None
+    pool: str | None = None
+    concurrency: int | None = None
+
+
+class Environment(EnvironmentSummary):
+    """One environment: who runs there, who waits, what is locked, who could work."""
+
+    slots: list[Slot] = []
+    queue: list[Deploy] = []
+    locks: list[Lock] = []
+    last: Deploy | None = None
+    workers: list[Worker] = []
 
 
 class ServerVersion(Shape):
