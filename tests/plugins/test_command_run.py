@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from manent_server.plugins import lockfile
+from manent_server.sdk.conformance import Trial, check
 from tests.plugins.runs import Hooks, hooks
 
 PYTHON = str(getattr(sys, "_base_executable", sys.executable))
@@ -177,3 +178,20 @@ def test_a_million_lines_do_not_take_much_longer_than_discarding_them(run: Hooks
     ran = run.call("command", "deploy", {"deploy": python(code)})
     assert ran.end.result == "succeeded"
     assert time.monotonic() - began < 15
+
+
+def test_command_keeps_the_rules_of_a_target(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    write = (
+        "import os, pathlib; print('writing', flush=True)\n"
+        f"pathlib.Path({str(place)!r}).write_text(os.environ['MANENT_VERSION'])"
+    )
+    look = (
+        "import json, os, pathlib\n"
+        f"found = pathlib.Path({str(place)!r}).read_text()\n"
+        "there = found == os.environ['MANENT_VERSION']\n"
+        "print(json.dumps({'version': found, 'in_place': there}))"
+    )
+    options = {"deploy": python(write), "verify": ["true"], "observe": python(look)}
+    with Trial(tmp_path / "trial") as trial:
+        check(trial, "command", options=options, state=place.read_text)

@@ -86,13 +86,15 @@ def _change(context: Context, root: Root) -> None:
     if not context.still_owner() or context.cancelled:
         raise HookFailure("stopped before the switch", code="stopped")
     has_moved = root.switch(version)
+    if has_moved:
+        _say(context, f"{root.path}/current leads to {version}")
     if has_changed or has_moved or not _is_running(context, root):
         # Forgotten first: a crash from here on must not pass for a start that was done.
         root.forget("started")
         _start(context, root)
         root.remember("started", {"seal": _seal(context, root), "version": version})
     else:
-        context.log.info(f"{version} is in place already: nothing to do")  # noqa: G004 - a hook's log
+        _say(context, f"{version} is in place already: nothing to do")
     _tidy(context, root)
 
 
@@ -103,7 +105,8 @@ def _start(context: Context, root: Root) -> None:
     folder = root.release(context.version)
     if options.service:
         variables = _environment(options, keeps_mark=False)
-        service.start(options.service, workdir=folder, environment=variables)
+        pid = service.start(options.service, workdir=folder, environment=variables)
+        _say(context, f"started {options.service[0]} as process {pid}; its output: {service.log}")
     elif options.restart:
         _restart(options, options.restart, folder)
 
@@ -160,4 +163,8 @@ def _tidy(context: Context, root: Root) -> None:
     spared = {version for version in wanted if version is not None}
     removed = root.tidy(keep=context.options.keep, spared=spared, order=order)
     if removed:
-        context.log.info("removed old releases: " + ", ".join(removed))  # noqa: G003 - as above
+        _say(context, f"removed old releases: {', '.join(removed)}")
+
+
+def _say(context: Context, text: str) -> None:
+    context.log.info(text)

@@ -149,6 +149,8 @@ class Root:
             self._set_aside(context.version)
             fresh.rename(self.release(context.version))
             _fsync(self._releases)
+            said = f"unpacked {len(files)} files of {context.version}"
+            context.log.info(said)
         except ArchiveRefused as error:
             raise PermanentFailure(
                 f"the artifact of {context.application} {context.version}: {error}",

@@ -36,8 +36,8 @@ class Service:
         """Whether the very process that was started still runs."""
         return self._pid() is not None
 
-    def start(self, argv: Sequence[str], *, workdir: Path, environment: Mapping[str, str]) -> None:
-        """Start it in a session of its own, and remember it."""
+    def start(self, argv: Sequence[str], *, workdir: Path, environment: Mapping[str, str]) -> int:
+        """Start it in a session of its own, and remember it; return its process id."""
         self._turn_log()
         try:
             pid = start_service(argv, workdir=workdir, environment=environment, log=self.log)
@@ -47,6 +47,7 @@ class Service:
                 code="service_not_started",
             ) from error
         self.root.remember(_NAME, {"pid": pid, "birth": _birth(pid), "argv": list(argv)})
+        return pid
 
     def stop(self, *, timeout: timedelta) -> None:
         """End it with its process group: SIGTERM, and SIGKILL when `timeout` is over."""
