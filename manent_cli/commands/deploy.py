@@ -191,7 +191,7 @@ def _without_nothing(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _links(given: list[str] | None) -> dict[str, str] | None:
     links = dict(text.partition("=")[::2] for text in given or ())
-    if not all(links.values()):
+    if not all(links) or not all(links.values()):
         raise BadUsage("--link wants NAME=URL", next="for example --link ci=https://ci.example/7")
     return links or None
 
