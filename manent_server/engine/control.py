@@ -151,7 +151,7 @@ class Watch:
         for control in controls:
             self._tell(control, rows.get(control.deploy), at)
 
-    def _tell(self, control: Control, row: sa.Row[Any] | None, at: datetime) -> None:
+    def _tell(self, control: Control, row: Any, at: datetime) -> None:
         if row is None or row.epoch != control.epoch:
             control.disown(self._runner)
             return

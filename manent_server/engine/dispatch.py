@@ -1,7 +1,7 @@
 """Dispatch: hand a deploy to the engine's queue, in the transaction that decides it."""
 
 import sqlalchemy as sa
-from dbos import DBOSClient, EnqueueOptions
+from dbos import DBOSClient, EnqueueOptions, WorkflowSerializationFormat
 
 from manent_server.domain.deploy import Phase, State
 from manent_server.engine.version import WORKFLOW_VERSION
@@ -52,7 +52,7 @@ class Dispatcher:
             "workflow_id_reuse_policy": "reject",
             "app_version": version,
             "application_name": APPLICATION,
-            "serialization_type": "portable",
+            "serialization_type": WorkflowSerializationFormat.PORTABLE,
         }
         self.client.enqueue_in_transaction(tx.connection, options, deploy, number)
         return number

@@ -7,7 +7,7 @@ from typing import Any
 
 from manent_server.domain import gates, outcome, plan
 from manent_server.domain.deploy import Outcome as End
-from manent_server.domain.deploy import Phase
+from manent_server.domain.deploy import Phase, state_of
 from manent_server.domain.outcome import Passed, Undoing
 from manent_server.domain.plan import Step, Visit, Wave
 from manent_server.engine import aim as aims
@@ -236,7 +236,7 @@ class Passage:
             if at - asked_at > LONG_WAIT:
                 raise Parked(at + LONG_WAIT, "close")
             run.pause(timedelta(milliseconds=500))
-        run.shop.metrics.deploy_ended(end)
+        run.shop.metrics.deploy_ended(state_of(end), end)
         run.shop.admit(run.deploy.environment)
 
 

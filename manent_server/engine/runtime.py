@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dbos import DBOS, DBOSConfig
+from dbos import DBOS, DBOSConfig, WorkflowSerializationFormat
 
 from manent_server.engine.dispatch import APPLICATION, WORKFLOW
 from manent_server.engine.identity import Identity
@@ -67,7 +67,11 @@ class Runtime:
     def _register(self) -> None:
         journey = self._journey
 
-        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None, serialization_type="portable")
+        @DBOS.workflow(
+            name=WORKFLOW,
+            max_recovery_attempts=None,
+            serialization_type=WorkflowSerializationFormat.PORTABLE,
+        )
         def deploy(deploy_id: str, number: int) -> None:
             with self._changed:
                 self._active += 1

@@ -21,7 +21,8 @@ from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finis
 from manent_server.engine.run import LONG_WAIT, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.plugins import lockfile
-from manent_server.plugins.runner import Event, Heartbeat, HookCall, HookEnd, LogLine
+from manent_server.plugins.events import Event, Heartbeat, LogLine
+from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.store import deploys, records, work
 from manent_server.store.logs import Origin
 from manent_server.store.transaction import Transaction
@@ -177,12 +178,8 @@ class Stepper:
         }
         began = time.monotonic()
         end = self._call(errand, context, handed.attempt)
-        run.shop.metrics.hook_ended(
-            plugin=errand.plugin,
-            hook=self._step.hook,
-            result=end.result,
-            seconds=time.monotonic() - began,
-        )
+        took = time.monotonic() - began
+        run.shop.metrics.hook(errand.plugin, self._step.hook, end.result, seconds=took)
         self._record(errand, end)
         return None
 

@@ -76,7 +76,7 @@ def _cancel(
     records.write_audit(tx, deed, at=at)
     if row.handed_out_at is None:
         closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=caller.name))
-    elif row.executor is None and row.state == State.PENDING:
+    elif row.executor is None:
         conclude(tx, desk, row.id, actor=caller.name)
     elif is_first and row.phase != Phase.ROLLING_BACK:
         deploys.update(tx, row.id, phase=Phase.CANCELLING)

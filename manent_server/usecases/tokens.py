@@ -6,7 +6,6 @@ import string
 import zlib
 from typing import Any
 
-
 from manent_server.domain import access, names
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, NotFound, NotSignedIn

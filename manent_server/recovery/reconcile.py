@@ -1,0 +1,216 @@
+"""The standing query: no live deploy stays where nobody will ever look at it again.
+
+Every finding is checked again under the deploy's lock, by its dispatch number, before it is
+repaired by a new dispatch, which itself refuses an ended deploy.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from manent_server.domain.deploy import Phase, State
+from manent_server.domain.liveness import is_lost
+from manent_server.engine import inspection
+from manent_server.engine.dispatch import workflow_id
+from manent_server.engine.inspection import Delivery
+from manent_server.observability.metrics import Metrics
+from manent_server.store import deploys, queue, records, work, workers
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+from manent_server.store.workers import Executor
+from manent_server.usecases import cancel
+from manent_server.usecases.desk import Desk
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A deploy nobody works on, as it stood, and why."""
+
+    deploy: Deploy
+    reason: str
+
+
+@dataclass
+class _Unnamed:
+    """A deploy its live worker did not name: since which heartbeat, under which epoch."""
+
+    epoch: int
+    heartbeat_at: datetime
+
+
+@dataclass
+class Reconciler:
+    """Rounds of the standing query; keeps what must be seen twice between them."""
+
+    desk: Desk
+    metrics: Metrics
+    heartbeat_interval: timedelta
+    stale_after: timedelta
+    _unnamed: dict[str, _Unnamed] = field(default_factory=dict)
+
+    def round(self) -> Sequence[Finding]:
+        """Find and repair; what was repaired."""
+        found = self.findings()
+        repaired = [finding for finding in found if self._repair(finding)]
+        for finding in repaired:
+            self.metrics.engine_repair(finding.reason)
+            _log.warning("deploy %s is dispatched anew: %s", finding.deploy.id, finding.reason)
+        self._conclude_cancelled()
+        return repaired
+
+    def findings(self) -> list[Finding]:
+        """Every live deploy without anybody to go on with it."""
+        with self.desk.store.read() as tx:
+            rows = [row for row in deploys.live(tx) if row.state != State.DELAYED]
+            crew = {worker.id: worker for worker in workers.everyone(tx)}
+            slots = {slot.deploy for slot in queue.slots(tx)}
+            wakes = {row.id: records.wake_of(tx, row.id) for row in rows if row.executor is None}
+        held = [row for row in rows if row.id in slots]
+        deliveries = self._deliveries(held)
+        found = []
+        for row in held:
+            reason = self._reason(row, crew, deliveries, has_wake=wakes.get(row.id) is not None)
+            if reason is not None:
+                found.append(Finding(row, reason))
+        self._unnamed = {k: v for k, v in self._unnamed.items() if k in {r.id for r in held}}
+        return found
+
+    def _deliveries(self, rows: Sequence[Deploy]) -> Mapping[str, Delivery]:
+        wanted = [workflow_id(row.id, row.dispatch) for row in rows if row.executor is None]
+        return inspection.deliveries(self.desk.dispatcher.client, wanted)
+
+    def _reason(
+        self,
+        row: Deploy,
+        crew: Mapping[str, Executor],
+        deliveries: Mapping[str, Delivery],
+        *,
+        has_wake: bool,
+    ) -> str | None:
+        if row.executor is not None:
+            return self._reason_of_owner(row, crew.get(row.executor))
+        if has_wake:
+            return None
+        delivery = deliveries.get(workflow_id(row.id, row.dispatch))
+        reason = _reason_of_delivery(delivery, crew)
+        owner = _owner(delivery, crew)
+        return reason or (self._reason_of_silence(row, owner) if owner else None)
+
+    def _reason_of_owner(self, row: Deploy, owner: Executor | None) -> str | None:
+        if owner is None:
+            return "executor unknown"
+        if owner.incarnation != row.incarnation:
+            return "incarnation replaced"
+        if owner.recovered_by is not None:
+            return "incarnation claimed"
+        if row.id in (owner.running or ()) or owner.stopped_at is not None:
+            self._unnamed.pop(row.id, None)
+            return None
+        return self._reason_of_silence(row, owner)
+
+    def _reason_of_silence(self, row: Deploy, owner: Executor) -> str | None:
+        """Its worker beats but does not name it: two whole heartbeats must say so."""
+        seen = self._unnamed.get(row.id)
+        if seen is None or seen.epoch != row.epoch:
+            self._unnamed[row.id] = _Unnamed(row.epoch, owner.heartbeat_at)
+            return None
+        silent = owner.heartbeat_at - seen.heartbeat_at
+        return "not named by its worker" if silent >= self.heartbeat_interval * 2 else None
+
+    def _repair(self, finding: Finding) -> bool:
+        def repair(tx: Transaction) -> bool:
+            row = deploys.lock(tx, finding.deploy.id)
+            if row is None or not row.is_live or row.dispatch != finding.deploy.dispatch:
+                return False
+            if (row.executor, row.incarnation) != (
+                finding.deploy.executor,
+                finding.deploy.incarnation,
+            ):
+                return False
+            phase = Phase.DISPATCHED if row.started_at is None else Phase.INTERRUPTED
+            self.desk.dispatcher.dispatch(tx, row.id, phase=phase)
+            return True
+
+        return self.desk.store.once(repair)
+
+    def _conclude_cancelled(self) -> None:
+        """Cancelled deploys that no living worker runs end here."""
+        with self.desk.store.read() as tx:
+            rows = [row for row in deploys.live(tx) if row.cancel_requested_at is not None]
+            at = tx.now()
+            crew = {worker.id: worker for worker in workers.everyone(tx)}
+        for row in rows:
+            owner = crew.get(row.executor) if row.executor else None
+            if owner is None or self._is_gone(owner, row, at):
+                self._conclude(row, owner)
+
+    def _is_gone(self, owner: Executor, row: Deploy, at: datetime) -> bool:
+        return owner.incarnation != row.incarnation or is_lost(
+            heartbeat_at=owner.heartbeat_at,
+            stopped_at=owner.stopped_at,
+            at=at,
+            stale_after=self.stale_after,
+        )
+
+    def _conclude(self, found: Deploy, owner: Executor | None) -> None:
+        def conclude(tx: Transaction) -> bool:
+            row = deploys.lock(tx, found.id)
+            if row is None or not row.is_live or row.epoch != found.epoch:
+                return False
+            if owner is not None:
+                _end_attempts(tx, row)
+                deploys.update(tx, row.id, executor=None, incarnation=None)
+            elif row.executor is not None or row.cancel_rollback:
+                return False
+            return cancel.conclude(tx, self.desk, row.id, actor=row.cancel_by or "manent")
+
+        if self.desk.store.once(conclude):
+            _log.warning("deploy %s was cancelled while nobody ran it", found.id)
+            self.desk.admission(found.environment)
+
+
+def _end_attempts(tx: Transaction, row: Deploy) -> None:
+    # The person who cancels a lost worker's deploy vouches for it: its lease has no end.
+    for attempt in work.open_attempts(tx, place=(row.environment, row.application)):
+        if attempt.deploy == row.id:
+            error = {"code": "interrupted", "message": f"{attempt.executor} was lost; cancelled"}
+            work.update_attempt(
+                tx, attempt.id, ended_at=tx.now(), result="interrupted", error=error
+            )
+
+
+def _reason_of_delivery(delivery: Delivery | None, crew: Mapping[str, Executor]) -> str | None:
+    if delivery is None:
+        return "dispatch missing in the engine"
+    if delivery.is_over:
+        return "dispatch over in the engine"
+    if not delivery.is_taken or delivery.owner is None:
+        return None
+    taken_before = "dispatch taken by an earlier start of its worker"
+    return None if _owner(delivery, crew) else taken_before
+
+
+def _owner(delivery: Delivery | None, crew: Mapping[str, Executor]) -> Executor | None:
+    """The start of a worker that took the dispatch, if it is the row's and unclaimed."""
+    if delivery is None or not delivery.is_taken or delivery.owner is None:
+        return None
+    executor, _, incarnation = delivery.owner.rpartition(":")
+    owner = crew.get(executor)
+    is_current = owner is not None and owner.incarnation == incarnation
+    return owner if is_current and owner and owner.recovered_by is None else None
+
+
+def dispose(desk: Desk) -> int:
+    """Cancel the engine's copies of dispatches that are no longer current."""
+    client = desk.dispatcher.client
+    waiting = inspection.unfinished(client)
+    current = set()
+    with desk.store.read() as tx:
+        for row in deploys.live(tx):
+            current.add(workflow_id(row.id, row.dispatch))
+    # Read after the engine was asked: a dispatch made meanwhile is in neither list.
+    old = [workflow for workflow in waiting if workflow not in current]
+    return inspection.dispose(client, old)

@@ -1,0 +1,198 @@
+"""Start: a worker takes its executor row and goes on with what it left."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from manent_server.domain.deploy import Phase
+from manent_server.domain.errors import StartRefused, Unavailable
+from manent_server.domain.liveness import is_lost
+from manent_server.engine.dispatch import Dispatcher
+from manent_server.engine.identity import Identity
+from manent_server.engine.version import WORKFLOW_VERSION, build
+from manent_server.plugins import lockfile
+from manent_server.store import deploys, work, workers
+from manent_server.store.transaction import Store, Transaction
+from manent_server.store.work import Attempt
+from manent_server.store.workers import Executor
+
+_log = logging.getLogger(__name__)
+PATIENCE = timedelta(minutes=2)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the row says of the worker besides who it is."""
+
+    pools: Sequence[str]
+    plugins: Sequence[str]
+    configuration: str
+    stale_after: timedelta
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a start found: deploys to go on with, and attempts whose end nobody had seen."""
+
+    deploys: Sequence[str]
+    attempts: Sequence[str]
+
+
+class Start:
+    """Takes the row of one executor for one incarnation."""
+
+    def __init__(
+        self, store: Store, dispatcher: Dispatcher, identity: Identity, offer: Offer
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._identity = identity
+        self._offer = offer
+
+    def take(self, wait: Callable[[timedelta], bool]) -> Resumed:
+        """Take the row, waiting until its earlier holder is lost.
+
+        Args:
+            wait: Waits for a time; True if the process is to end meanwhile.
+
+        Raises:
+            StartRefused: Another process beats under this id and goes on doing so.
+        """
+        waited = timedelta(0)
+        pause = timedelta(milliseconds=250)
+        patience = max(PATIENCE, self._offer.stale_after * 2)
+        while True:
+            alive = self._alive_attempts()
+            resumed = None if alive else self._store.repeat(self._take)
+            if resumed is not None:
+                return resumed
+            if waited >= patience:
+                raise self._refusal(alive)
+            if wait(pause):
+                raise Unavailable("the start was given up", next="start again")
+            waited += pause
+
+    def _take(self, tx: Transaction) -> Resumed | None:
+        """One transaction: the row, the attempts it left, its deploys; None while it is held."""
+        row = workers.lock(tx, self._identity.executor)
+        if row is not None and row.incarnation == self._identity.incarnation:
+            return Resumed((), ())  # the answer to an earlier COMMIT was lost
+        at = tx.now()
+        if row is not None and not self._is_lost(row, tx):
+            return None
+        workers.write(
+            tx,
+            {
+                "id": self._identity.executor,
+                "incarnation": self._identity.incarnation,
+                "version": WORKFLOW_VERSION,
+                "build": build(),
+                "hostname": self._identity.hostname,
+                "boot": self._identity.boot,
+                "pid_namespace": self._identity.pid_namespace,
+                "started_at": at,
+                "heartbeat_at": at,
+                "stopped_at": None,
+                "draining": False,
+                "pools": list(self._offer.pools),
+                "plugins": sorted(self._offer.plugins),
+                "running": [],
+                "configuration": self._offer.configuration,
+                "recovered_by": None,
+            },
+        )
+        ended = [self._end(tx, attempt) for attempt in self._left(tx)]
+        resumed = []
+        for deploy in deploys.owned(tx, self._identity.executor):
+            locked = deploys.lock(tx, deploy.id)
+            if locked is not None and locked.is_live:
+                self._dispatcher.dispatch(tx, deploy.id, phase=Phase.INTERRUPTED)
+                resumed.append(deploy.id)
+        return Resumed(resumed, ended)
+
+    def _left(self, tx: Transaction) -> list[Attempt]:
+        return work.open_attempts(tx, executor=self._identity.executor)
+
+    def _end(self, tx: Transaction, attempt: Attempt) -> str:
+        # With automatic recovery off a lease has no end: a start under the same id is the word
+        # that ends it. On the same host the lock file has shown that nothing of it lives.
+        error = {"code": "interrupted", "message": f"{attempt.executor} ended under it"}
+        work.update_attempt(tx, attempt.id, ended_at=tx.now(), result="interrupted", error=error)
+        if not self._is_here(attempt):
+            _log.warning(
+                "attempt %s of deploy %s ran on host %s, which cannot be asked from here; it is "
+                "taken as ended because %s starts again",
+                attempt.id,
+                attempt.deploy,
+                attempt.hostname,
+                attempt.executor,
+            )
+        return attempt.id
+
+    def _alive_attempts(self) -> list[Attempt]:
+        """Attempts of this executor with a process that still lives on this host."""
+
+        def read(tx: Transaction) -> list[Attempt]:
+            return self._left(tx)
+
+        return [
+            attempt
+            for attempt in self._store.repeat(read)
+            if self._is_same_boot(attempt)
+            and attempt.pid_namespace == self._identity.pid_namespace
+            and not lockfile.is_free(Path(attempt.lock_file))
+        ]
+
+    def _is_same_boot(self, attempt: Attempt) -> bool:
+        return attempt.boot == self._identity.boot
+
+    def _is_here(self, attempt: Attempt) -> bool:
+        return self._is_same_boot(attempt) or attempt.hostname == self._identity.hostname
+
+    def _is_lost(self, row: Executor, tx: Transaction) -> bool:
+        return is_lost(
+            heartbeat_at=row.heartbeat_at,
+            stopped_at=row.stopped_at,
+            at=tx.now(),
+            stale_after=self._offer.stale_after,
+        )
+
+    def _refusal(self, alive: Sequence[Attempt]) -> StartRefused:
+        executor = self._identity.executor
+        if alive:
+            return StartRefused(
+                f"processes of attempt {alive[0].id} of deploy {alive[0].deploy} still live here",
+                code="attempt_alive",
+                next="end them, then start again",
+            )
+        with self._store.read() as tx:
+            row = workers.read(tx, executor)
+        holder = f"{row.hostname} since {row.started_at.isoformat()}" if row else "another process"
+        return StartRefused(
+            f"executor_id {executor} is in use by {holder}",
+            code="executor_id_in_use",
+            next="stop that process, or give this one an executor_id of its own",
+        )
+
+
+def sign_off(store: Store, identity: Identity) -> None:
+    """Record the shutdown: the last thing a worker does."""
+
+    def work(tx: Transaction) -> None:
+        at = tx.now()
+        workers.update(
+            tx, identity.executor, identity.incarnation, stopped_at=at, running=[], draining=False
+        )
+
+    store.repeat(work, patience=timedelta(seconds=5))
+
+
+def announce_drain(store: Store, identity: Identity) -> None:
+    """Say that nothing new is taken: admission counts this worker no more."""
+
+    def work(tx: Transaction) -> None:
+        workers.update(tx, identity.executor, identity.incarnation, draining=True)
+
+    store.repeat(work, patience=timedelta(seconds=2))

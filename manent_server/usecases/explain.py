@@ -1,0 +1,145 @@
+"""Explain: why a deploy is not running, what it does, or why it ended so."""
+
+from typing import Any
+
+from manent_server.domain import gates
+from manent_server.domain.deploy import State
+from manent_server.store import deploys, finding, marks, queue, records, work, workers
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import inspect, view
+from manent_server.usecases.accept import shown
+from manent_server.usecases.desk import Desk
+
+
+def explain(desk: Desk, address: str) -> dict[str, Any]:
+    """Closed gates, place in the queue, who is in the way, which workers there are."""
+    with desk.store.read() as tx:
+        row = finding.by_address(tx, address)
+        at = tx.now()
+        closed = gates.closed(row.asked, marks.locks(tx, at=at), at=at) if _may_wait(row) else ()
+        place = finding.place_in_queue(tx, row) if row.state == State.ENQUEUED else None
+        blocker = _blocker(tx, desk, row) if row.is_live else None
+        crew = _workers(tx, desk, row) if row.is_live else None
+        summary = _summary(tx, row, closed, place, (blocker, crew))
+    return {
+        "id": row.id,
+        "state": row.state,
+        "phase": row.phase,
+        "summary": summary,
+        "gates": [shown(gate) for gate in closed],
+        "position": place[0] if place else None,
+        "ahead": place[1] if place else [],
+        "blocked_by": blocker,
+        "workers": crew,
+    }
+
+
+def _may_wait(row: Deploy) -> bool:
+    return row.state in (State.DELAYED, State.ENQUEUED) and row.handed_out_at is None
+
+
+def _blocker(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
+    """Who holds the place this deploy waits for, or the attempt that must end first."""
+    if row.state == State.PENDING:
+        return _occupier(tx, desk, row)
+    slots = queue.slots(tx, row.environment)
+    if row.state != State.ENQUEUED or any(slot.deploy == row.id for slot in slots):
+        return None
+    same = [slot for slot in slots if slot.application == row.application]
+    for slot in [*same, *slots]:
+        holder = deploys.read(tx, slot.deploy)
+        if holder is not None:
+            return _named(tx, desk, holder.id, holder.executor)
+    return None
+
+
+def _occupier(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
+    for attempt in work.in_the_way(tx, row, at=tx.now()):
+        return _named(tx, desk, attempt.deploy, attempt.executor)
+    return None
+
+
+def _named(tx: Transaction, desk: Desk, deploy: str, executor: str | None) -> dict[str, Any]:
+    worker = workers.read(tx, executor) if executor else None
+    alive = inspect.is_alive(desk, worker, tx) if worker else None
+    return {"id": deploy, "executor": executor, "alive": alive}
+
+
+def _workers(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
+    plugin = row.order_body["plugin"]
+    found = workers.offering(
+        tx, pool=row.pool, stale_after=desk.settings().recovery.stale_after, at=tx.now()
+    )
+    able = [worker.id for worker in found if plugin in worker.plugins]
+    lacking = [] if able else [f"plugin {plugin}"] if found else ["a live worker"]
+    return {"pool": row.pool, "alive": [worker.id for worker in found], "lacking": lacking}
+
+
+def _summary(
+    tx: Transaction,
+    row: Deploy,
+    closed: tuple[gates.ClosedGate, ...],
+    place: tuple[int, list[str]] | None,
+    others: tuple[dict[str, Any] | None, dict[str, Any] | None],
+) -> str:
+    blocker, crew = others
+    if not row.is_live:
+        return _ended(row)
+    if closed:
+        return "; ".join(gate.detail for gate in closed)
+    lacking = (
+        f"no live worker of pool {row.pool} offers {crew['lacking'][0]}"
+        if (crew and crew["lacking"])
+        else None
+    )
+    if lacking and crew and not crew["alive"]:
+        lacking = f"no worker of pool {row.pool} is alive"
+    if row.state == State.PENDING:
+        return _running(tx, row, blocker)
+    return _waiting(place, blocker, lacking)
+
+
+def _ended(row: Deploy) -> str:
+    words = f"ended {view.instant(row.ended_at)}: {row.outcome}"
+    error = row.error or {}
+    if error.get("message"):
+        where = f" in {error['step']}" if error.get("step") else ""
+        words += f"{where}: {error['message']}"
+    if row.cancel_by and row.state == State.CANCELLED:
+        words += f", cancelled by {row.cancel_by}"
+    if row.superseded_by:
+        words += f", after {row.superseded_by} had succeeded"
+    return words
+
+
+def _running(tx: Transaction, row: Deploy, blocker: dict[str, Any] | None) -> str:
+    if blocker is not None:
+        alive = "" if blocker["alive"] else ", which sends no heartbeat,"
+        return (
+            f"waits until {blocker['executor']}{alive} has ended an attempt of deploy "
+            f"{blocker['id']}"
+        )
+    wake = records.wake_of(tx, row.id)
+    if wake is not None:
+        return f"{row.phase}: waits ({wake[1]}) until {view.instant(wake[0])}"
+    steps = [step for step in work.read_steps(tx, row.id) if step.state == "running"]
+    doing = ", ".join(f"{s.name} since {view.instant(s.started_at)}" for s in steps)
+    worker = workers.read(tx, row.executor) if row.executor else None
+    place = f" on {row.executor}" if worker else ""
+    return f"{row.phase}{place}" + (f": {doing}" if doing else "")
+
+
+def _waiting(
+    place: tuple[int, list[str]] | None, blocker: dict[str, Any] | None, lacking: str | None
+) -> str:
+    parts = []
+    if place is not None:
+        parts.append(f"position {place[0]} in the queue")
+    if blocker is not None:
+        on = f" on {blocker['executor']}" if blocker["executor"] else ""
+        lost = ", a worker that sends no heartbeat" if blocker["alive"] is False else ""
+        parts.append(f"behind deploy {blocker['id']}{on}{lost}")
+    if lacking:
+        parts.append(lacking)
+    return ", ".join(parts) or "waits for a worker to take it"

@@ -1,0 +1,26 @@
+"""Health: whether this process can take requests."""
+
+from typing import Any
+
+from manent_server.domain.errors import Unavailable
+from manent_server.usecases.desk import Desk
+
+
+def ready(desk: Desk) -> dict[str, Any]:
+    """`ready` is false while the process starts, drains or cannot reach the database."""
+    report = dict(desk.report())
+    reasons = list(report.get("reasons", ()))
+    try:
+        with desk.store.read() as tx:
+            tx.now()
+    except Unavailable:
+        reasons.append("the database does not answer")
+    draining = bool(report.get("draining"))
+    if draining:
+        reasons.append("draining")
+    return {
+        "ready": not reasons,
+        "draining": draining,
+        "running": int(report.get("running", 0)),
+        "reasons": reasons,
+    }

@@ -1,0 +1,213 @@
+"""Inspect: everything one can read."""
+
+from datetime import datetime
+from typing import Any
+
+from manent_server.domain import names
+from manent_server.domain.deploy import Outcome, State
+from manent_server.domain.errors import Invalid, NotFound
+from manent_server.domain.liveness import is_lost
+from manent_server.store import deploys as rows_of
+from manent_server.store import finding, logs, marks, queue, records, work, workers
+from manent_server.store.deploys import Deploy
+from manent_server.store.finding import Page
+from manent_server.store.transaction import Transaction
+from manent_server.store.workers import Executor
+from manent_server.usecases import view
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import DeployFilter
+
+LONGEST_PAGE = 500
+_LOG_CHARACTERS = 512 * 1024
+
+
+def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
+    """Deploys, the newest first."""
+    if not 1 <= wanted.limit <= LONGEST_PAGE:
+        raise Invalid(f"limit is {wanted.limit}", next=f"use 1 to {LONGEST_PAGE}")
+    page = Page(
+        application=_name(wanted.application, "application"),
+        environment=_name(wanted.environment, "environment"),
+        version=names.version(wanted.version) if wanted.version else None,
+        states=[_word(state.upper(), list(State), "state") for state in wanted.states],
+        outcome=_word(wanted.outcome, list(Outcome), "outcome") if wanted.outcome else None,
+        before=wanted.before,
+        limit=wanted.limit,
+    )
+    with desk.store.read() as tx:
+        rows, after = finding.page(tx, page)
+        return view.page([_shown(tx, desk, row) for row in rows], after)
+
+
+def _name(text: str | None, what: str) -> str | None:
+    return names.name(text, what) if text is not None else None
+
+
+def _word(text: str, known: list[Any], what: str) -> str:
+    if text not in known:
+        words = ", ".join(known)
+        raise Invalid(f"there is no {what} {text[:40]!r}", next=f"known: {words}")
+    return text
+
+
+def deploy(desk: Desk, address: str) -> dict[str, Any]:
+    """One deploy."""
+    with desk.store.read() as tx:
+        return _shown(tx, desk, finding.by_address(tx, address))
+
+
+def _shown(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
+    place = finding.place_in_queue(tx, row) if row.state == State.ENQUEUED else None
+    back = rows_of.read(tx, row.rollback_to) if row.rollback_to else None
+    return view.deploy(
+        row,
+        url=desk.url,
+        position=place[0] if place else None,
+        back_to=back.version if back else None,
+    )
+
+
+def steps(desk: Desk, address: str) -> dict[str, Any]:
+    """The steps of a deploy in their order."""
+    with desk.store.read() as tx:
+        row = finding.by_address(tx, address)
+        counts: dict[tuple[int, str], int] = {}
+        for attempt in work.read_attempts(tx, row.id):
+            place = (attempt.pass_number, attempt.step)
+            counts[place] = counts.get(place, 0) + 1
+        items = [
+            view.step(step, attempts=counts.get((step.pass_number, step.name), 0))
+            for step in work.read_steps(tx, row.id)
+        ]
+    return {"items": items}
+
+
+def attempts(desk: Desk, address: str) -> dict[str, Any]:
+    """The attempts of a deploy in the order of their hand-out."""
+    with desk.store.read() as tx:
+        row = finding.by_address(tx, address)
+        return {"items": [view.attempt(attempt) for attempt in work.read_attempts(tx, row.id)]}
+
+
+def log(desk: Desk, address: str, *, after: int = 0, limit: int = 1000) -> dict[str, Any]:
+    """Lines after a number; `next` is what to ask after, `ended` that none will follow."""
+    with desk.store.read() as tx:
+        row = finding.by_address(tx, address)
+        lines = logs.read(tx, row.id, after=after, limit=limit, size=_LOG_CHARACTERS)
+    last = lines[-1].sequence if lines else after
+    return {
+        "items": [view.line(line) for line in lines],
+        "next": last,
+        "ended": not row.is_live and last + 1 >= row.log_next,
+    }
+
+
+def inventory(
+    desk: Desk, *, application: str | None = None, environment: str | None = None
+) -> dict[str, Any]:
+    """What runs where."""
+    with desk.store.read() as tx:
+        rows = records.inventory(
+            tx,
+            application=_name(application, "application"),
+            environment=_name(environment, "environment"),
+        )
+    return {"items": [view.stock(row) for row in rows]}
+
+
+def environments(desk: Desk) -> dict[str, Any]:
+    """Every environment that is configured."""
+    with desk.store.read() as tx:
+        rows = queue.environments(tx)
+    return {"items": [view.environment(row) for row in rows if row.is_configured]}
+
+
+def environment(desk: Desk, name: str) -> dict[str, Any]:
+    """One environment: who runs there, who waits, what is locked, who could work."""
+    with desk.store.read() as tx:
+        found = {row.name: row for row in queue.environments(tx)}
+        wanted = names.name(name, "environment", known=found)
+        if wanted not in found:
+            like = names.nearest(wanted, found)
+            raise NotFound(
+                f"there is no environment {wanted}",
+                next=f"did you mean {like}?" if like else "GET /api/v1/environments lists them",
+            )
+        row, at = found[wanted], tx.now()
+        waiting = [*queue.waiting(tx, wanted), *rows_of.delayed(tx, wanted)]
+        locks = [lock for lock in marks.locks(tx, at=at) if lock.environment in (None, wanted)]
+        everyone = [worker for worker in workers.everyone(tx) if row.pool in worker.pools]
+        return view.environment(row) | {
+            "slots": [_slot(tx, slot) for slot in queue.slots(tx, wanted)],
+            "queue": [_shown(tx, desk, deploy) for deploy in waiting],
+            "locks": [view.lock(lock) for lock in locks],
+            "last": _last(tx, desk, wanted),
+            "workers": [
+                view.worker(worker, is_alive=is_alive(desk, worker, tx)) for worker in everyone
+            ],
+        }
+
+
+def _slot(tx: Transaction, slot: queue.Slot) -> dict[str, Any]:
+    holder = rows_of.read(tx, slot.deploy)
+    running = [s for s in work.read_steps(tx, slot.deploy) if s.state == "running"]
+    return {
+        "application": slot.application,
+        "deploy": slot.deploy,
+        "number": holder.number if holder else None,
+        "version": holder.version if holder else None,
+        "phase": holder.phase if holder else None,
+        "steps": [step.name for step in running],
+        "worker": holder.executor if holder else None,
+        "since": view.instant(slot.taken_at),
+    }
+
+
+def _last(tx: Transaction, desk: Desk, environment: str) -> dict[str, Any] | None:
+    wanted = Page(
+        application=None,
+        environment=environment,
+        version=None,
+        states=(State.SUCCESS, State.ERROR, State.CANCELLED),
+        outcome=None,
+        before=None,
+        limit=1,
+    )
+    rows, _ = finding.page(tx, wanted)
+    return _shown(tx, desk, rows[0]) if rows else None
+
+
+def is_alive(desk: Desk, worker: Executor, tx: Transaction) -> bool:
+    """Whether a worker is alive by the database's clock."""
+    return not is_lost(
+        heartbeat_at=worker.heartbeat_at,
+        stopped_at=worker.stopped_at,
+        at=tx.now(),
+        stale_after=desk.settings().recovery.stale_after,
+    )
+
+
+def applications(desk: Desk) -> dict[str, Any]:
+    """Every configured application and the environments it has targets in."""
+    known = desk.settings().applications
+    return {
+        "items": [
+            {"name": name, "environments": sorted(application.environments)}
+            for name, application in sorted(known.items())
+        ]
+    }
+
+
+def locks(desk: Desk) -> dict[str, Any]:
+    """Locks in force."""
+    with desk.store.read() as tx:
+        return {"items": [view.lock(lock) for lock in marks.locks(tx, at=tx.now())]}
+
+
+def beats(desk: Desk) -> list[tuple[str, bool, datetime]]:
+    """Every registered executor: id, whether it is alive, its last heartbeat."""
+    with desk.store.read() as tx:
+        return [
+            (worker.id, is_alive(desk, worker, tx), worker.heartbeat_at)
+            for worker in workers.everyone(tx)
+        ]

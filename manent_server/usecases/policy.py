@@ -1,0 +1,100 @@
+"""The policy in force: manent.yml as rows, never overwriting what is newer."""
+
+import logging
+from typing import Any
+
+from manent_server.domain import order as orders
+from manent_server.domain.errors import Conflict
+from manent_server.settings.values import Environment, Settings
+from manent_server.store import deploys, policy
+from manent_server.store.transaction import Store, Transaction
+
+_log = logging.getLogger(__name__)
+
+
+def write(store: Store, settings: Settings, *, release: str, by: str) -> bool:
+    """Put the settings in force.
+
+    Returns:
+        False if the rows are newer than these settings: by release, then by the time the
+        files were changed. They are left as they are.
+    """
+    written = store.repeat(lambda tx: _write(tx, settings, release, by))
+    if not written:
+        _log.warning(
+            "the policy in force is newer than %s; this process leaves it as it is", settings.path
+        )
+    return written
+
+
+def _write(tx: Transaction, settings: Settings, release: str, by: str) -> bool:
+    current = policy.lock_current(tx)
+    mark = digest(settings)
+    if current is not None:
+        if current.digest == mark:
+            return True
+        mine = (_parts(release), settings.modified_at)
+        if mine < (_parts(current.release), current.configured_at):
+            return False
+    revision = policy.write_revision(
+        tx,
+        policy.Revision(mark, release, settings.modified_at, by),
+    )
+    for environment in sorted(settings.environments.values(), key=lambda e: e.name):
+        policy.write_environment(tx, environment_values(environment), revision=revision)
+    for name, application in sorted(settings.applications.items()):
+        places = sorted(application.environments)
+        policy.write_application(tx, name, places, revision=revision)
+    policy.retire(tx, revision=revision)
+    return True
+
+
+def environment_values(environment: Environment) -> dict[str, Any]:
+    """The columns admission reads."""
+    return {
+        "name": environment.name,
+        "tier": environment.tier,
+        "pool": environment.pool,
+        "concurrency": environment.concurrency,
+    }
+
+
+def digest(settings: Settings) -> str:
+    """SHA-256 of what the rows hold; other settings of a process are its own affair."""
+    environments = [environment_values(e) for _, e in sorted(settings.environments.items())]
+    places = [[name, sorted(a.environments)] for name, a in sorted(settings.applications.items())]
+    return orders.digest([environments, places])
+
+
+def _parts(release: str) -> tuple[tuple[int, str], ...]:
+    """A release as something that compares: numbers by value, words by letter."""
+    parts = release.replace("-", ".").replace("+", ".").split(".")
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
+
+
+def demand_may_go(tx: Transaction, before: Settings, after: Settings) -> None:
+    """Refuse to drop an application, or its place in an environment, under a live deploy.
+
+    Raises:
+        Conflict: Naming the deploys.
+    """
+    gone = []
+    for row in deploys.live(tx):
+        application = after.applications.get(row.application)
+        if application is None or row.environment not in application.environments:
+            known = before.applications.get(row.application)
+            if known is not None and row.environment in known.environments:
+                gone.append(row.id)
+    if gone:
+        raise Conflict(
+            f"applications with live deploys would be dropped: {', '.join(gone)}",
+            code="deploys_live",
+            next="wait for them or cancel them, then reload",
+        )
+
+
+def differs(store: Store, settings: Settings) -> bool:
+    """Whether the policy in force is another than this process read."""
+    with store.read() as tx:
+        current = policy.current(tx)
+    return current is not None and current.digest != digest(settings)

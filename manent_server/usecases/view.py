@@ -1,0 +1,205 @@
+"""Rows as the JSON people and programs read: every field is named here, none slips in."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from manent_server.domain.gates import Lock
+from manent_server.store.deploys import Deploy
+from manent_server.store.logs import Line
+from manent_server.store.queue import Environment
+from manent_server.store.records import Stock
+from manent_server.store.tokens import Token
+from manent_server.store.work import Attempt, StepRow
+from manent_server.store.workers import Executor
+
+
+def instant(at: datetime | None) -> str | None:
+    """RFC 3339 in UTC."""
+    if at is None:
+        return None
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) -> dict[str, Any]:
+    """A deploy; `back_to` is the version of the deploy a rollback goes back to."""
+    return {
+        "id": row.id,
+        "number": row.number,
+        "application": row.application,
+        "environment": row.environment,
+        "version": row.version,
+        "kind": row.kind,
+        "state": row.state,
+        "phase": row.phase,
+        "outcome": row.outcome,
+        "position": position,
+        "url": f"{url}/deploys/{row.id}",
+        "reason": row.reason,
+        "requested_by": row.requested_by,
+        "requested_at": instant(row.requested_at),
+        "started_at": instant(row.started_at),
+        "ended_at": instant(row.ended_at),
+        "sha256": row.sha256 or _digest(row.prepared),
+        "priority": row.priority,
+        "sequence": row.sequence,
+        "not_before": instant(row.not_before),
+        "not_after": instant(row.not_after),
+        "deadline_at": instant(row.deadline_at),
+        "root": row.root,
+        "rerun_of": row.rerun_of,
+        "pass": row.pass_number,
+        "dispatch": row.dispatch,
+        "epoch": row.epoch,
+        "executor": row.executor,
+        "workflow_version": row.workflow_version,
+        "rollback_to": {"deploy": row.rollback_to, "version": back_to} if row.rollback_to else None,
+        "cancel": _cancel(row),
+        "error": dict(row.error) if row.error else None,
+        "superseded_by": row.superseded_by,
+        "warnings": list(row.warnings or []),
+        "links": dict(row.links) if row.links else None,
+        "changes": list(row.changes) if row.changes else None,
+        "plugin": row.order_body["plugin"],
+        "targets": [name for wave in row.order_body["waves"] for name in wave],
+    }
+
+
+def _digest(prepared: Mapping[str, Any] | None) -> str | None:
+    """The digest of what was deployed, where all targets got the same."""
+    artifacts = (prepared or {}).get("artifacts", {}).values()
+    digests = {artifact["sha256"] for artifact in artifacts}
+    return digests.pop() if len(digests) == 1 else None
+
+
+def _cancel(row: Deploy) -> dict[str, Any] | None:
+    if row.cancel_requested_at is None:
+        return None
+    return {
+        "requested_at": instant(row.cancel_requested_at),
+        "by": row.cancel_by,
+        "rollback": row.cancel_rollback,
+        "reason": row.cancel_reason,
+    }
+
+
+def step(row: StepRow, *, attempts: int) -> dict[str, Any]:
+    """A step of a pass."""
+    return {
+        "step": row.name,
+        "hook": row.hook,
+        "target": row.target,
+        "wave": row.wave,
+        "pass": row.pass_number,
+        "state": row.state,
+        "attempts": attempts,
+        "started_at": instant(row.started_at),
+        "next_try_at": instant(row.next_try_at),
+        "ended_at": instant(row.ended_at),
+        "error": dict(row.error) if row.error else None,
+        "outputs": dict(row.outputs) if row.outputs else None,
+    }
+
+
+def attempt(row: Attempt) -> dict[str, Any]:
+    """One run of a hook."""
+    return {
+        "step": row.step,
+        "pass": row.pass_number,
+        "attempt": row.attempt,
+        "hook": row.hook,
+        "target": row.target,
+        "epoch": row.epoch,
+        "executor": row.executor,
+        "handed_out_at": instant(row.handed_out_at),
+        "lease_until": instant(row.lease_until),
+        "ended_at": instant(row.ended_at),
+        "result": row.result,
+        "error": dict(row.error) if row.error else None,
+        "outputs": dict(row.outputs) if row.outputs else None,
+    }
+
+
+def line(row: Line) -> dict[str, Any]:
+    """One line of a log."""
+    return {
+        "sequence": row.sequence,
+        "at": instant(row.at),
+        "step": row.origin.step,
+        "attempt": row.origin.attempt,
+        "stream": row.origin.stream,
+        "level": row.origin.level,
+        "text": row.text,
+        "executor": row.origin.executor,
+    }
+
+
+def stock(row: Stock) -> dict[str, Any]:
+    """What runs on one target."""
+    return {
+        "application": row.application,
+        "environment": row.environment,
+        "target": row.target,
+        "version": row.version,
+        "sha256": row.sha256,
+        "configuration": row.configuration,
+        "since": instant(row.since),
+        "deploy": row.deploy,
+        "state": row.state,
+    }
+
+
+def lock(row: Lock) -> dict[str, Any]:
+    """A lock in force."""
+    return {
+        "id": row.id,
+        "application": row.application,
+        "environment": row.environment,
+        "reason": row.reason,
+        "owner": row.owner,
+        "created_at": instant(row.created_at),
+        "expires_at": instant(row.expires_at),
+        "automatic": row.automatic,
+    }
+
+
+def token(row: Token) -> dict[str, Any]:
+    """A token without its text."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "shown": row.shown,
+        "role": row.role,
+        "created_by": row.created_by,
+        "created_at": instant(row.created_at),
+        "expires_at": instant(row.expires_at),
+        "revoked_at": instant(row.revoked_at),
+    }
+
+
+def environment(row: Environment) -> dict[str, Any]:
+    """An environment as it stands in the database."""
+    return {
+        "name": row.name,
+        "tier": row.tier,
+        "pool": row.pool,
+        "concurrency": row.concurrency,
+    }
+
+
+def worker(row: Executor, *, is_alive: bool) -> dict[str, Any]:
+    """A worker, briefly."""
+    return {
+        "id": row.id,
+        "alive": is_alive,
+        "draining": row.draining,
+        "heartbeat_at": instant(row.heartbeat_at),
+        "pools": list(row.pools),
+        "plugins": list(row.plugins),
+        "running": len(row.running or ()),
+    }
+
+
+def page(items: Sequence[Mapping[str, Any]], after: str | None) -> dict[str, Any]:
+    """A page and the cursor of the next one."""
+    return {"items": list(items), "next": after}

@@ -1,0 +1,85 @@
+"""The worker of a process: from taking its executor row to signing off."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from manent_server.engine.control import Watch
+from manent_server.engine.runtime import Runtime
+from manent_server.engine.shop import Shop
+from manent_server.recovery import start
+from manent_server.recovery.heartbeat import Heartbeat
+from manent_server.recovery.start import Start
+
+_log = logging.getLogger(__name__)
+_HOOK_GRACE = timedelta(seconds=3)
+_SLACK = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """What makes a worker; its parts are started and stopped in one order."""
+
+    shop: Shop
+    watch: Watch
+    start: Start
+    heartbeat: Heartbeat
+    runtime: Runtime
+    drain_timeout: timedelta
+
+    def begin(self, wait: Callable[[timedelta], bool]) -> None:
+        """Take the row, beat, then let the engine deliver.
+
+        Raises:
+            StartRefused: Another process works under this id.
+        """
+        self.shop.runner.start()
+        resumed = self.start.take(wait)
+        for deploy in resumed.deploys:
+            _log.info("deploy %s was left by an earlier start and is dispatched anew", deploy)
+        self.heartbeat.start(self.watch, self.shop.runner)
+        self.watch.start()
+        self.runtime.launch()
+
+    def running(self) -> int:
+        """How many deploys run here."""
+        return len(self.watch.running())
+
+    def drain(self) -> None:
+        """Take nothing new, let what runs finish, interrupt what does not, sign off."""
+        lifeline = self.shop.lifeline
+        lifeline.draining.set()
+        start.announce_drain(self.shop.store, self.shop.identity)
+        timer = threading.Timer(self.drain_timeout.total_seconds(), self._cut)
+        timer.daemon = True
+        timer.start()
+        self.runtime.destroy(limit=self.drain_timeout + _SLACK)
+        timer.cancel()
+        lifeline.cut.set()
+        self.watch.stop()
+        self.shop.runner.close()
+        self.heartbeat.stop()
+        start.sign_off(self.shop.store, self.shop.identity)
+
+    def abandon(self) -> None:
+        """The row is another's: hooks die now, nothing is written any more."""
+        lifeline = self.shop.lifeline
+        lifeline.lost.set()
+        lifeline.draining.set()
+        for control in self.watch.controls():
+            control.disown(self.shop.runner)
+        self.shop.runner.close()
+
+    def _cut(self) -> None:
+        """The drain's time is over: hooks are told to end, steps unwind."""
+        _log.warning("the drain limit is reached; running hooks are interrupted")
+        self.shop.lifeline.cut.set()
+        grace = min(self.shop.caps.kill_grace, _HOOK_GRACE)
+        pause = threading.Event()
+        while not self.runtime.wait_idle(timedelta(0)):
+            for control in self.watch.controls():
+                control.interrupt(self.shop.runner, grace=grace)
+            if pause.wait(0.2):
+                return
