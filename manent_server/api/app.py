@@ -100,7 +100,6 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         allowed = ", ".join(_methods(request))
         raise problem.refusal(
             405,
-            "method_not_allowed",
             f"{request.method} is not allowed here",
             advice=f"use {allowed}",
             headers={"Allow": allowed},

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from manent_server.api.fields import (
-    MAX_COUNT,
-    Count,
+    After,
     Digest,
     Instant,
+    Limit,
     Link,
     Name,
     Priority,
@@ -125,7 +125,7 @@ class DeployQuery(Parameters):
     before: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="`next` of the page before."
     )
-    limit: Annotated[Count, Field(ge=1, le=500)] = 50
+    limit: Limit = 50
 
 
 class InventoryQuery(Parameters):
@@ -138,10 +138,8 @@ class InventoryQuery(Parameters):
 class LogQuery(Parameters):
     """Which lines of a log to read."""
 
-    after: Annotated[Count, Field(ge=0, le=MAX_COUNT)] = Field(
-        default=0, description="Lines with a higher sequence only."
-    )
-    limit: Annotated[Count, Field(ge=1, le=500)] = 500
+    after: After = Field(default=0, description="Lines with a higher sequence only.")
+    limit: Limit = 500
 
 
 class NoQuery(Parameters):

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from manent_server.api import shapes
 from manent_server.api.bodies import CancelBody, DeployBody, DeployQuery, RollbackBody
+from manent_server.api.fields import Address
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.domain.access import CANCEL, DEPLOY, READ, ROLLBACK
@@ -75,31 +76,31 @@ def roll_back(body: RollbackBody, asked: Asked, key: Key) -> Any:
 
 
 @router.get(f"{_ONE}/steps", response_model=shapes.Steps, openapi_extra=needs(READ))
-def steps(address: str, asked: Asked) -> Any:
+def steps(address: Address, asked: Asked) -> Any:
     """The steps of a deploy."""
     return asked.calls.steps(asked.desk, address)
 
 
 @router.get(f"{_ONE}/attempts", response_model=shapes.Attempts, openapi_extra=needs(READ))
-def attempts(address: str, asked: Asked) -> Any:
+def attempts(address: Address, asked: Asked) -> Any:
     """The attempts of a deploy: each run of a hook."""
     return asked.calls.attempts(asked.desk, address)
 
 
 @router.get(f"{_ONE}/explain", response_model=shapes.Explanation, openapi_extra=needs(READ))
-def explain(address: str, asked: Asked) -> Any:
+def explain(address: Address, asked: Asked) -> Any:
     """Why a deploy is where it is."""
     return asked.calls.explain(asked.desk, address)
 
 
 @router.post(f"{_ONE}/cancel", response_model=shapes.Deploy, openapi_extra=needs(CANCEL))
-def cancel(address: str, asked: Asked, key: Key, body: CancelBody = _PLAINLY) -> Any:
+def cancel(address: Address, asked: Asked, key: Key, body: CancelBody = _PLAINLY) -> Any:
     """Stop a deploy; with `rollback`, roll back what it touched."""
     request = CancelRequest(rollback=body.rollback, reason=body.reason)
     return asked.calls.cancel(asked.desk, address, request, caller=asked.caller, key=key)
 
 
 @router.get(_ONE, response_model=shapes.Deploy, openapi_extra=needs(READ))
-def deploy(address: str, asked: Asked) -> Any:
+def deploy(address: Address, asked: Asked) -> Any:
     """One deploy."""
     return asked.calls.deploy(asked.desk, address)

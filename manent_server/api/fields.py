@@ -4,9 +4,11 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+from fastapi import Path
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 
-MAX_COUNT = 2**63 - 1
+# The largest number every reader of JSON keeps exactly.
+MAX_COUNT = 2**53 - 1
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -59,5 +61,13 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=0, le=1000)]
 # Query parameters are text: only plain digits count as a number.
-Count = Annotated[int, BeforeValidator(_count)]
+After = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_count)]
+Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_count)]
+Address = Annotated[
+    str,
+    Path(
+        description="Id, unique beginning of one, or `application/environment#number`.",
+        examples=["shop/production#12"],
+    ),
+]
 UpperCase = BeforeValidator(_upper)

@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from manent_server.api import problem, shapes
 from manent_server.api.bodies import LogQuery
-from manent_server.api.fields import MAX_COUNT
+from manent_server.api.fields import MAX_COUNT, Address
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Session
 from manent_server.domain.access import READ
@@ -61,11 +61,13 @@ class Watching:
     },
 )
 async def logs(
-    address: str,
+    address: Address,
     request: Request,
     asked: Asked,
     query: Annotated[LogQuery, Query()],
-    last_event_id: Annotated[str | None, Header(description="Resume after this one.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="Resume after this one.")
+    ] = None,
 ) -> Any:
     """The log: lines after `after`, or a stream of them until the deploy has ended."""
     if _EVENTS not in request.headers.get("accept", "").lower():

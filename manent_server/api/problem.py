@@ -44,6 +44,13 @@ TITLES = {
     415: "Not a known content type",
     500: "Unexpected error",
 }
+CODES = {
+    405: "method_not_allowed",
+    408: "body_slow",
+    413: "body_too_large",
+    415: "content_type_unknown",
+    500: "unexpected",
+}
 
 
 @dataclass(frozen=True)
@@ -85,11 +92,11 @@ class HttpRefusal(Exception):
 
 
 def refusal(
-    status: int, code: str, detail: str, *, advice: str, headers: Mapping[str, str] | None = None
+    status: int, detail: str, *, advice: str, headers: Mapping[str, str] | None = None
 ) -> HttpRefusal:
-    """An `HttpRefusal` with the title of its status."""
+    """An `HttpRefusal` with the title and the code of its status."""
     return HttpRefusal(
-        Problem(status, TITLES[status], code, detail, next=advice, headers=headers or {})
+        Problem(status, TITLES[status], CODES[status], detail, next=advice, headers=headers or {})
     )
 
 
@@ -118,7 +125,7 @@ def unexpected() -> Problem:
     return Problem(
         500,
         TITLES[500],
-        "unexpected",
+        CODES[500],
         "the server met a fault of its own; nothing more is known to the caller",
         next="look up request_id in the server's log, or try again",
     )

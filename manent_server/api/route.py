@@ -159,14 +159,13 @@ async def _bytes(request: Request, limit: int) -> bytes:
     if total > limit or too_large:
         raise _too_large(limit)
     if waiting.cancelled_caught:
-        raise refusal(408, "body_slow", "the body did not arrive in time", advice="send it again")
+        raise refusal(408, "the body did not arrive in time", advice="send it again")
     return bytes(found)
 
 
 def _too_large(limit: int) -> HttpRefusal:
     return refusal(
         413,
-        "body_too_large",
         f"the body is larger than {limit} bytes",
         advice="send less, or raise server.body_limit",
     )
@@ -181,7 +180,6 @@ def _check_content_type(request: Request) -> None:
     if not is_json or charset not in ("utf-8", "utf8") or encoding != "identity":
         raise refusal(
             415,
-            "content_type_unknown",
             "the body is not declared as JSON in UTF-8",
             advice="send Content-Type: application/json, not compressed",
         )

@@ -34,6 +34,7 @@ async def _key(
     idempotency_key: Annotated[
         str | None,
         Header(
+            alias="Idempotency-Key",
             description="The same key and body again: the same deploy again, never a second.",
             min_length=1,
             max_length=255,
