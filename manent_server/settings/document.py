@@ -32,14 +32,17 @@ class _Events(yaml.SafeLoader):
 
 def parse(data: bytes, *, file: str, findings: Findings) -> Table | None:
     """The file's top map; None (and a finding) if it cannot be read."""
+    text = ""
     try:
-        return _Composer(_text(data), file, findings).document()
+        text = _text(data)
+        return _Composer(text, file, findings).document()
     except _Unreadable as error:
         findings.add(Place(file, error.line), (), str(error))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = f"not YAML: {error.problem or error.context}"
-        findings.add(Place(file, mark.line + 1 if mark else 1), (), message)
+        line = mark.line + 1 if mark else 1
+        message = f"not YAML: {error.problem or error.context}{_hint(text, line)}"
+        findings.add(Place(file, line), (), message)
     except yaml.YAMLError:
         line = _line_of_unprintable(data)
         findings.add(Place(file, line), (), "holds a character that YAML does not allow")
@@ -57,6 +60,12 @@ def _text(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _Unreadable(line, "is not UTF-8 text") from None
+
+
+def _hint(text: str, line: int) -> str:
+    """What often is the reason in such a line."""
+    has_variable = "${" in "".join(text.splitlines()[line - 1 : line])
+    return "; inside {...} and [...] put ${NAME} in quotes" if has_variable else ""
 
 
 def _line_of_unprintable(data: bytes) -> int:

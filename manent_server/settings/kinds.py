@@ -52,9 +52,12 @@ class Name:
         if text is INVALID:
             return INVALID
         wrong = name_error(text, self.what)
+        written = node.text if isinstance(node, Scalar) else text
         if wrong:
-            return reading.refuse(node, wrong)
-        return reading.reference(node, self.what, text)
+            is_expanded = text != written
+            hidden = f"{_described(node)} holds no valid {self.what}"
+            return reading.refuse(node, hidden if is_expanded else wrong)
+        return reading.reference(node, self.what, text, written=written)
 
 
 def name_error(text: str, what: str) -> str | None:
@@ -191,7 +194,7 @@ class Choice:
         text = reading.text(node)
         if text is INVALID or text in self.options:
             return text
-        like = names.nearest(text[:80], self.options)
+        like = names.nearest(shown(node), self.options) if isinstance(node, Scalar) else None
         hint = f"; did you mean {like}?" if like else ""
         known = ", ".join(self.options)
         return reading.refuse(node, f"must be one of {known}, not {_described(node)}{hint}")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from manent_server.settings.expand import expand
 from manent_server.settings.findings import Findings, escaped, suggestion
 from manent_server.settings.node import Node, Scalar, Table
-from manent_server.settings.scalars import shown
+from manent_server.settings.scalars import shown as as_written
 
 
 class Invalid(Enum):
@@ -65,7 +65,7 @@ class Reading:
         hint = f"; {key} is a key of {', '.join(others)}" if others else ""
         self.findings.add(
             table.entries[key].place,
-            (*table.path, key),
+            table.entries[key].node.path,
             f"unknown key {escaped(key)}; {suggestion(key, known)}{hint}",
         )
 
@@ -87,12 +87,16 @@ class Reading:
             return self.refuse(node, "must be text, and here is nothing (null)")
         if node.kind != "text":
             what = "true or false" if node.kind == "bool" else "a number"
-            return self.refuse(node, f"must be text, but {shown(node)} is {what}: quote it")
+            return self.refuse(node, f"must be text, but {as_written(node)} is {what}: quote it")
         return node.text
 
-    def reference(self, node: Node, what: str, text: str) -> str | Invalid:
-        """A name that must exist."""
+    def reference(
+        self, node: Node, what: str, text: str, *, written: str | None = None
+    ) -> str | Invalid:
+        """A name that must exist; `written` is how the file has it."""
         known = self.names.get(what)
         if known is None or text in known:
             return text
-        return self.refuse(node, f"there is no {what} {text[:80]!a}; {suggestion(text, known)}")
+        shown = text if written is None else written
+        hint = suggestion(shown, known)
+        return self.refuse(node, f"there is no {what} {escaped(shown)}; {hint}")

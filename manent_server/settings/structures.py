@@ -142,14 +142,18 @@ class TableOf:
         """The values by name, in the order written."""
         if not isinstance(node, Table):
             return _no_map(node, reading)
-        found = {}
-        for name, entry in node.entries.items():
-            wrong = name_error(name, self.what)
-            if wrong:
-                reading.findings.add(entry.place, (*node.path, name), wrong)
-            elif reading.reference(entry.node, self.what, name) is not INVALID:
-                found[name] = self.kind.read(entry.node, reading)
-        return found
+        found = {name: self._value(node, name, reading) for name in node.entries}
+        return INVALID if _has_invalid(found.values()) else found
+
+    def _value(self, node: Table, name: str, reading: Reading) -> Any:
+        entry = node.entries[name]
+        wrong = name_error(name, self.what)
+        if wrong:
+            reading.findings.add(entry.place, entry.node.path, wrong)
+            return INVALID
+        if reading.reference(entry.node, self.what, name) is INVALID:
+            return INVALID
+        return self.kind.read(entry.node, reading)
 
 
 @dataclass(frozen=True)

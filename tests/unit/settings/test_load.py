@@ -1,0 +1,108 @@
+"""What the whole gives: digest, reload, identity."""
+
+import json
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from manent_server import settings
+from manent_server.settings.checks import host_and_port
+from manent_server.settings.reload import reload
+from tests.unit.settings.conftest import BASE, Load
+
+SHOP = "applications: {shop: {plugin: p, environments: {staging: {targets: {a: {}, b: {}}}}}}\n"
+
+
+def test_the_executor_is_the_host_unless_named(load: Load) -> None:
+    assert load("").executor_id == socket.gethostname()
+    assert load("executor_id: worker-1").executor_id == "worker-1"
+    assert load("executor_id: ${POD}", {"POD": "manent-worker-0"}).executor_id == "manent-worker-0"
+
+
+def test_concurrency_is_filled_in(load: Load) -> None:
+    text = """
+environment_concurrency: 3
+environments: {a: {tier: staging}, b: {tier: staging, concurrency: 2, rollback: manual}}
+"""
+    found = load(text).environments
+    assert (found["a"].concurrency, found["b"].concurrency) == (3, 2)
+    assert (found["a"].rollback, found["b"].rollback) == ("automatic", "manual")
+
+
+def test_listeners_and_proxies_are_typed(load: Load) -> None:
+    server = load(
+        "server: {listen: '[::1]:0', metrics_listen: off, url: https://m.example/x/,"
+        " trusted_proxies: [10.0.0.0/8, '::1', 192.168.1.1]}"
+    ).server
+    assert host_and_port(server.listen) == ("::1", 0)
+    assert host_and_port("127.0.0.1:8420") == ("127.0.0.1", 8420)
+    assert server.metrics_listen is None
+    assert server.url == "https://m.example/x"
+    assert server.trusted_proxies == ("10.0.0.0/8", "::1/128", "192.168.1.1/32")
+    assert server.tls is None
+
+
+def test_the_digest_is_of_the_meaning(load: Load) -> None:
+    """Spelling, order of sections, comments and this worker's own name do not count."""
+    first = load(BASE + SHOP + "dbos: {drain_timeout: 2m}").digest
+    for text in (
+        SHOP + "# a comment\n" + BASE,
+        BASE + SHOP + "executor_id: other",
+        BASE + SHOP.replace("plugin: p,", "plugin: p, timeout: 600s,"),
+    ):
+        assert load(text).digest == first
+    for text in (
+        BASE + SHOP.replace("{a: {}, b: {}}", "{b: {}, a: {}}"),
+        BASE + SHOP.replace("plugin: p,", "plugin: p, timeout: 601s,"),
+        BASE + SHOP.replace("a: {}", "a: {n: 1}"),
+        BASE,
+    ):
+        assert load(text).digest != first
+
+
+def test_the_digest_is_the_same_in_every_folder(load: Load, tmp_path: Path) -> None:
+    first = load(BASE + SHOP)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "manent.yml").write_text(BASE + SHOP)
+    assert settings.load(other / "manent.yml", environ={}).digest == first.digest
+
+
+def test_the_digest_knows_no_password(load: Load) -> None:
+    """B108: it is stored and sent, so a guess must not be checked against it."""
+    text = "database: {url: 'postgresql://u:${P}@db/m'}"
+    assert load(text, {"P": "one"}).digest == load(text, {"P": "two"}).digest
+    assert "hunter2" not in repr(load(text, {"P": "hunter2"}))
+
+
+def test_a_reload_takes_up_what_it_may_and_names_the_rest(load: Load) -> None:
+    running = load(BASE + SHOP + "worker: {concurrency: 3}\nexecutor_id: one")
+    fresh = load(
+        BASE + SHOP.replace("shop", "other") + "worker: {concurrency: 4}\nexecutor_id: two"
+    )
+    found, waiting = reload(running, fresh)
+    assert list(found.applications) == ["other"]
+    assert found.worker.concurrency == 3
+    assert found.executor_id == "one"
+    assert waiting == ("executor_id", "worker") or set(waiting) == {"worker", "executor_id"}
+    assert found.digest not in {running.digest, fresh.digest}
+    assert reload(running, running) == (running, ())
+
+
+def test_options_are_plain_json(load: Load) -> None:
+    text = BASE + SHOP.replace("a: {}", "a: {x: [1, {y: 1.5, z: null}], t: 'é'}")
+    options = load(text).applications["shop"].environments["staging"].targets["a"]
+    assert json.loads(json.dumps(options)) == options
+
+
+def test_a_relative_configuration_path_works(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(BASE)
+    monkeypatch.chdir(tmp_path)
+    found = settings.load(Path("manent.yml"), environ={})
+    assert found.worker.workdir == tmp_path / "work"
+    assert found.worker.kill_grace == timedelta(seconds=10)
+    assert found.path == Path("manent.yml")
