@@ -53,6 +53,9 @@ def main(reader: int, writer: int, *, register: int, runtime: launch.Runtime) ->
     try:
         lock = _prepare(call, runtime=runtime, register=register)
         end = _run(call, orders[1:], line=line, hook=hook, lock=lock)
+    except _Orphaned:
+        processes.kill([hook.pid])
+        return
     except _Refused as refusal:
         processes.kill([hook.pid])
         end = _not_started(refusal)
@@ -65,6 +68,10 @@ class _Refused(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class _Orphaned(Exception):
+    """The zygote is gone: a guard without anyone to clean up after it does not begin."""
 
 
 def _rehearse() -> None:
@@ -112,6 +119,8 @@ def _prepare(call: GuardCall, *, runtime: launch.Runtime, register: int) -> int:
         os.write(register, f"{os.getpid()} {call.attempt} {call.lock_file}\n".encode())
         if not os.access(call.workdir, os.X_OK):
             os.makedirs(call.workdir, exist_ok=True)  # noqa: PTH103 - kept light
+    except BrokenPipeError:
+        raise _Orphaned from None
     except OSError as error:
         raise _Refused("guard_failed", f"the hook cannot be prepared: {error}") from None
     return lock

@@ -51,7 +51,7 @@ class Nursery:
         self._lock = threading.RLock()
         self._waiting: deque[Leash] = deque()
         self._process: subprocess.Popen[bytes] | None = None
-        self._control, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.close()
         self._is_closing = threading.Event()
         self._is_ready = threading.Event()

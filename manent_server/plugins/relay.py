@@ -1,13 +1,16 @@
 """What a hook says, made bounded lines and passed on to the worker in batches."""
 
 import time
-from typing import Any
+from collections import deque
+from itertools import groupby
+from typing import Any, Final
 
 from manent_server.plugins import protocol
 from manent_server.plugins.lines import Lines
 from manent_server.plugins.outbox import Outbox
 
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
+_HELD_BACK: Final = 100
 
 
 class Relay:
@@ -27,7 +30,8 @@ class Relay:
         self._said: list[str] = []
         self._level = "info"
         self._heartbeat: dict[str, Any] | None = None
-        self._dropped_lines = 0
+        self._held_back: deque[tuple[str, str, str]] = deque(maxlen=_HELD_BACK)
+        self._dropped = 0
         self._must_fit = False
 
     def output(self, stream: str, chunk: bytes) -> None:
@@ -80,22 +84,28 @@ class Relay:
         for name, lines in self._streams.items():
             self._pass(name, "info", lines.end())
         self.flush()
-        self._name_the_gap()
+        self._catch_up()
 
     def _pass(self, stream: str, level: str, lines: list[str]) -> None:
         if not lines:
             return
         if self._outbox.is_full and not self._must_fit:
-            self._dropped_lines += len(lines)
+            total = len(self._held_back) + len(lines)
+            self._held_back.extend((stream, level, line) for line in lines[-_HELD_BACK:])
+            self._dropped += total - len(self._held_back)
             return
-        self._name_the_gap()
+        self._catch_up()
         self._put(stream, level, lines)
 
-    def _name_the_gap(self) -> None:
-        if self._dropped_lines:
-            count, self._dropped_lines = self._dropped_lines, 0
+    def _catch_up(self) -> None:
+        """Name the gap, then pass on the lines that came last before there was room again."""
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
             text = f"[{count} lines were dropped here: they came faster than they could be stored]"
             self._put("log", "warning", [text])
+        held, self._held_back = self._held_back, deque(maxlen=_HELD_BACK)
+        for (stream, level), lines in groupby(held, key=lambda line: line[:2]):
+            self._put(stream, level, [line[2] for line in lines])
 
     def _put(self, stream: str, level: str, lines: list[str]) -> None:
         message = {
