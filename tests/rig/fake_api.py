@@ -4,6 +4,7 @@ It keeps no rules: what the server decides is not its matter. It is there for wh
 and the server can do to a client: refuse, fail, cut a stream, restart, answer late or not at all.
 """
 
+import ssl
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,11 @@ class FakeApi:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def wrap(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on."""
+        if self._server is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     @property
     def is_up(self) -> bool:

@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(refusal, parts, body)
         elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._send(401, problem(401, "not_signed_in"))
-        elif method == "GET" and "event-stream" in self.headers.get("Accept", ""):
+        elif "event-stream" in self.headers.get("Accept", "") and self._knows(parts[1]):
             self._stream(parts[1])
         elif method == "POST":
             self._send(*self.server.api.post(parts, body, self.headers["Idempotency-Key"]))
@@ -167,6 +167,9 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self._write(": still here\n\n")
             time.sleep(0.02)
+
+    def _knows(self, name: str) -> bool:
+        return self.server.api.deploy(name) is not None
 
     def _write(self, text: str) -> None:
         self.wfile.write(text.encode())

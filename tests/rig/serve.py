@@ -11,6 +11,7 @@ from typing import Any, Self
 import httpx2
 import yaml
 
+from tests.rig import prepared
 from tests.rig.ledger import Ledger
 from tests.rig.ports import free_port
 from tests.rig.process import Ended, Process, sweep, until
@@ -56,6 +57,7 @@ class Rig:
     ) -> None:
         self.folder = folder
         self.ledger = Ledger(folder)
+        self.database_url = database_url
         self.token = ""
         self._environ = {**path_environment(folder), **(environ or {})}
         self._config = merged(FAST, applications(self.ledger), config or {})
@@ -80,11 +82,19 @@ class Rig:
     # Life of the processes
 
     def prepare(self) -> None:
-        """Write manent.yml, migrate the database and make the token."""
+        """Write manent.yml, migrate the database and make the token (or copy both)."""
         self.write_config()
+        if (token := prepared.take(self.database_url, self.folder)) is not None:
+            self.token = token
+            return
         self.server_cli(["migrate"], check=True)
-        made = self.server_cli(["token", "create", "ci", "--role", "admin"], check=True)
-        self.token = made.stdout.strip()
+        self.token = self.new_token("ci", "admin")
+        prepared.keep(self.database_url, self.folder, self.token)
+
+    def new_token(self, name: str, role: str) -> str:
+        """Make a token by the server's command."""
+        made = self.server_cli(["token", "create", name, "--role", role], check=True)
+        return made.stdout.strip()
 
     def start(self, name: str = MAIN, *, wait: bool = True) -> Process:
         """Start a process (again) and wait until it is ready."""
@@ -137,7 +147,7 @@ class Rig:
     def close(self) -> None:
         """End everything, also what hooks have left behind on purpose."""
         for process in self._processes.values():
-            process.end()
+            process.kill()
         sweep(self.folder)
         if self._client is not None:
             self._client.close()
