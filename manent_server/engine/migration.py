@@ -1,25 +1,94 @@
-"""The child process of `library`: launches DBOS once, so that it migrates, and ends."""
+"""How the tables of DBOS come to be: by a child process that launches it once.
 
+DBOS migrates only while it launches (its `migrate` command cannot leave LISTEN/NOTIFY out),
+and a launch leaves threads and global state behind that a process without a worker must not
+have. A child can also be stopped at any moment, and it ends with the process that holds our
+lock. It reads the address from its standard input, where no other user sees it.
+"""
+
+import contextlib
+import importlib.metadata
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSConfig
 
-from manent_server.engine.library import TRY_AGAIN
-from manent_server.store.engine import connect
-from manent_server.store.repeat import is_transient
+from manent_server.domain.errors import StartRefused, Unavailable
+from manent_server.store.engine import Engines, connect
+from manent_server.store.migrate import Library
+from manent_server.store.repeat import NotAnswered, is_transient
 
+_CHILD: Final = "manent_server.engine.migration"
 _NAME: Final = "manent-migration"
+_FAILED: Final = 1
 _ORPHANED: Final = 70
+_TRY_AGAIN: Final = 75
+_LOOK: Final = 0.1
+_LAST_WORDS: Final = 2000
+
+
+def library() -> Library:
+    """What `store.migrate` needs to know about DBOS."""
+    return Library(version=importlib.metadata.version("dbos"), migrate=_migrate)
+
+
+def _migrate(engines: Engines, stop: Callable[[], bool]) -> None:
+    order = {"url": engines.dbos.url.render_as_string(hide_password=False)}
+    with tempfile.TemporaryFile() as said:
+        # -P: nothing in the current folder may stand in for a module.
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        with child:
+            try:
+                _follow(child, json.dumps(order), stop)
+            finally:
+                child.kill()
+        _judge(child.returncode, said)
+
+
+def _follow(child: subprocess.Popen[bytes], order: str, stop: Callable[[], bool]) -> None:
+    """Wait for the child; its input stays open, since its end tells it that we are gone."""
+    if child.stdin is None:
+        raise RuntimeError("the child has no input")
+    with contextlib.suppress(BrokenPipeError):  # it died at once: its exit says why
+        child.stdin.write(f"{order}\n".encode())
+        child.stdin.flush()
+    while True:
+        try:
+            child.wait(_LOOK)
+        except subprocess.TimeoutExpired:
+            if stop():
+                raise Unavailable("stopped while migrating", next="Start again.") from None
+        else:
+            return
+
+
+def _judge(code: int, said: IO[bytes]) -> None:
+    if code == 0:
+        return
+    said.seek(0)
+    words = said.read().decode(errors="replace")[-_LAST_WORDS:].strip()
+    if code == _TRY_AGAIN:
+        raise NotAnswered(words)
+    raise StartRefused(
+        f"the tables of the execution library could not be made: {words or f'exit {code}'}",
+        next="The database role needs CREATE on the database; see the message.",
+    )
 
 
 def main() -> None:
-    """Migrate the database named on the first line of standard input."""
+    """The child: migrate the database named on the first line of standard input."""
     order = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     code = 0
@@ -27,7 +96,7 @@ def main() -> None:
         _launch(_engine(order["url"]))
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        code = TRY_AGAIN if _is_transient(error) else 1
+        code = _TRY_AGAIN if _is_transient(error) else _FAILED
     sys.stderr.flush()
     # Everything is committed; an orderly end would wait a second for the library's threads.
     os._exit(code)
@@ -43,33 +112,32 @@ def _engine(url: str) -> sa.Engine:
         url, pool=4, stale_after=timedelta(minutes=1), application_name="manent migration"
     )
     if engines.dialect == "postgresql":
-        sa.event.listen(engines.dbos, "connect", _take_the_time_it_takes)
+        sa.event.listen(engines.dbos, "connect", _lift_limits)
     return engines.dbos
 
 
-def _take_the_time_it_takes(connection: Any, _record: Any) -> None:
+def _lift_limits(connection: Any, _record: Any) -> None:
     # An index is built beside running transactions and waits for each of them.
+    limits = ["statement_timeout", "lock_timeout"]
     connection.autocommit = True
-    connection.execute(
-        "SELECT set_config(name, '0', false) FROM unnest(%s::text[]) AS t(name)",
-        [["statement_timeout", "lock_timeout"]],
-    )
+    connection.execute("SELECT set_config(unnest(%s::text[]), '0', false)", [limits])
     connection.autocommit = False
 
 
 def _launch(engine: sa.Engine) -> None:
+    from dbos import DBOS, DBOSConfig  # noqa: PLC0415 - half a second, for the child only
+
     # Name, executor and version of its own: it finds no workflow to recover or to run.
-    DBOS(
-        config=DBOSConfig(
-            name=_NAME,
-            system_database_engine=engine,
-            use_listen_notify=False,
-            run_migrations=True,
-            executor_id=_NAME,
-            application_version=_NAME,
-            log_level="ERROR",
-        )
+    config = DBOSConfig(
+        name=_NAME,
+        system_database_engine=engine,
+        use_listen_notify=False,
+        run_migrations=True,
+        executor_id=_NAME,
+        application_version=_NAME,
+        log_level="ERROR",
     )
+    DBOS(config=config)
     DBOS.listen_queues([])
     DBOS.launch()
 

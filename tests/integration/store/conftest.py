@@ -40,11 +40,21 @@ def sqlite_engines(sqlite_url: str) -> Iterator[Engines]:
     dispose(engines)
 
 
+@pytest.fixture(scope="session")
+def template(postgres_server: Postgres) -> str:
+    """Name of a database with our tables, to be copied."""
+    url = postgres_server.create_database()
+    dispose(with_tables(url))
+    return url.rpartition("/")[2]
+
+
 @pytest.fixture
-def postgres_engines(postgres_url: str) -> Iterator[Engines]:
-    engines = with_tables(postgres_url)
+def postgres_engines(postgres_server: Postgres, template: str) -> Iterator[Engines]:
+    url = postgres_server.create_database(template=template)
+    engines = connect(url, pool=10, stale_after=STALE_AFTER)
     yield engines
     dispose(engines)
+    postgres_server.drop_database(url)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

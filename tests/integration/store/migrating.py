@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from manent_server.engine.library import library
+from manent_server.engine.migration import library
 from manent_server.store.engine import connect
 from manent_server.store.migrate import migrate
 

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from manent_server.domain.errors import ConfigurationError, StartRefused, Unavailable
-from manent_server.engine.library import library
+from manent_server.engine.migration import library
 from manent_server.store import file_lock
 from manent_server.store.engine import Engines, connect, dispose
 from manent_server.store.migrate import Library, is_current, migrate
