@@ -88,6 +88,7 @@ def _invoke(session: "Session", arguments: Sequence[str]) -> int:
 
     for warning in warnings(session.environ):
         session.talk.say(f"warning: {warning}", colour="yellow")
+    _refuse_bytes(arguments)
     given = list(arguments) or ["--help"]
     try:
         code = build().main(given, prog_name="manent", standalone_mode=False, obj=session)
@@ -96,6 +97,15 @@ def _invoke(session: "Session", arguments: Sequence[str]) -> int:
     except Abort as error:
         raise KeyboardInterrupt from error
     return int(code or 0) if arguments else USAGE
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    from manent_cli.errors import BadUsage  # noqa: PLC0415
+
+    for argument in arguments:
+        # Bytes that are no UTF-8 come as lone surrogates, which no request can carry.
+        if not argument.isascii() and argument.encode(errors="replace").decode() != argument:
+            raise BadUsage(f"the argument {argument!a} is no text", next="write it as UTF-8")
 
 
 def _usage(error: Exception) -> str:

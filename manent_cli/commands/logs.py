@@ -71,11 +71,12 @@ def _stored(session: Session, path: str, after: int) -> Iterator[Any]:
 
 def _followed(session: Session, path: str, after: int) -> Iterator[Any]:
     """The lines as they come; a stream that was cut is taken up after the last line seen."""
-    delay = session.pace.first
+    pace = session.pace
+    delay, why = pace.first, "it ended too soon"
     while True:
         try:
             for event in session.client.stream(path, last_event_id=str(after) if after else None):
-                delay = session.pace.first
+                delay = pace.first
                 if event.name == "end":
                     return
                 item = _item(event)
@@ -85,10 +86,11 @@ def _followed(session: Session, path: str, after: int) -> Iterator[Any]:
         except Failure as failure:
             if not failure.is_passing:
                 raise
-            if delay == session.pace.first:
-                session.talk.say(f"{failure.what}: {failure.why}; trying again", colour="yellow")
-        session.pace.sleep(delay)
-        delay = session.pace.after(delay)
+            why = f"{failure.what}: {failure.why}"
+        if delay == pace.first:
+            session.talk.say(f"the log was cut off ({why}); trying again", colour="yellow")
+        pace.sleep(delay)
+        delay = pace.after(delay)
 
 
 def _item(event: Event) -> Any:
