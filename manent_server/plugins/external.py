@@ -1,12 +1,12 @@
 """External plugins: any executable; asked once what it can do, by its `describe` call."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import select
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from manent_server.plugins.target import EFFECTS
 from manent_server.sdk.hooks import TARGET_HOOKS
 
 DESCRIBE_SECONDS: Final = 10.0
+_LIMIT: Final = 1024 * 1024
 
 
 class NotDescribed(Exception):
@@ -50,25 +51,21 @@ def describe(argv: Sequence[str], *, seconds: float = DESCRIBE_SECONDS) -> Descr
     """
     call_reader, call_writer = os.pipe()
     answer_reader, answer_writer = os.pipe()
-    question, answer = Outbox(call_writer, limit=1), Inbox(answer_reader, limit=1024 * 1024)
+    question, answer = Outbox(call_writer, limit=1), Inbox(answer_reader, limit=_LIMIT)
     try:
-        process = _start(argv, call_reader, answer_writer)
+        pid = _start(argv, call_reader, answer_writer)
+        try:
+            question.put(protocol.encode({"type": "describe", "protocol": protocol.VERSION}))
+            return description_of(_first(answer, seconds))
+        finally:
+            _end(pid)
     except OSError as error:
-        question.close()
-        answer.close()
         raise NotDescribed(f"cannot be started: {error.strerror}") from error
-    finally:
-        os.close(call_reader)
-        os.close(answer_writer)
-    try:
-        question.put(protocol.encode({"type": "describe", "protocol": protocol.VERSION}))
-        return description_of(_first(answer, seconds))
     except protocol.Nonsense as error:
         raise NotDescribed(f"does not describe itself: {error}") from None
     finally:
         question.close()
         answer.close()
-        _end(process)
 
 
 def build(argv: Sequence[str]) -> str:
@@ -107,17 +104,25 @@ def _texts(message: dict[str, Any], key: str) -> frozenset[str]:
     return frozenset(value)
 
 
-def _start(argv: Sequence[str], reader: int, writer: int) -> subprocess.Popen[bytes]:
-    numbers = {protocol.IN_VARIABLE: str(reader), protocol.OUT_VARIABLE: str(writer)}
-    return subprocess.Popen(
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**launch.bare_environment(), **numbers},
-        pass_fds=(reader, writer),
-        start_new_session=True,
-    )
+def _start(argv: Sequence[str], reader: int, writer: int) -> int:
+    """Start it with the descriptors every hook has; both ends given are closed here."""
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in (reader, writer)]
+    os.close(reader)
+    os.close(writer)
+    numbers = (launch.PROTOCOL_IN, launch.PROTOCOL_OUT)
+    empty = [(os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(3)]
+    ends = [(os.POSIX_SPAWN_DUP2, end, n) for end, n in zip(high, numbers, strict=True)]
+    try:
+        return os.posix_spawnp(
+            argv[0],
+            list(argv),
+            launch.environment(""),
+            file_actions=[*empty, *ends],
+            setsid=True,
+        )
+    finally:
+        for end in high:
+            os.close(end)
 
 
 def _first(answer: Inbox, seconds: float) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _first(answer: Inbox, seconds: float) -> dict[str, Any]:
     raise protocol.Nonsense("it ended without an answer")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)

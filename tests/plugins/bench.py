@@ -117,6 +117,7 @@ class Bench:
             "timeout": timedelta(seconds=30),
             "kill_grace": timedelta(seconds=5),
             "lease_until": None,
+            "external": None,
         }
         call_settings = settings | {key: more.pop(key) for key in settings if key in more}
         values = more.pop("context", {})

@@ -1,6 +1,7 @@
 """A plugin that does what its options say, for tests of the processes around it."""
 
-# ruff: noqa: PTH, S607, T201, TID251 - it does what careless plugins do
+# It does what careless plugins do.
+# ruff: noqa: PTH109, PTH208, S607, T201, TID251
 
 import os
 import signal
