@@ -1,7 +1,7 @@
 """manent.yml to frozen typed values, or to everything that is wrong with it."""
 
 from manent_server.settings.environment import check_environment
-from manent_server.settings.load import load
+from manent_server.settings.load import external_plugins, load
 from manent_server.settings.merged import show
 from manent_server.settings.placement import OptionsCheck
 from manent_server.settings.values import (
@@ -42,6 +42,7 @@ __all__ = [
     "Tls",
     "Worker",
     "check_environment",
+    "external_plugins",
     "load",
     "show",
 ]

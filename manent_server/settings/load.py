@@ -10,11 +10,12 @@ from manent_server.settings import checks, database_url, files
 from manent_server.settings.digest import digest
 from manent_server.settings.files import Files
 from manent_server.settings.findings import Findings
+from manent_server.settings.kinds import name_error
 from manent_server.settings.node import Scalar, Table
 from manent_server.settings.outline import sections
 from manent_server.settings.placement import OptionsCheck, Placing
 from manent_server.settings.reading import INVALID, Reading
-from manent_server.settings.schema import TOP
+from manent_server.settings.schema import EXTERNAL, TOP
 from manent_server.settings.values import Database, Environment, Settings
 
 _NAMED = {
@@ -58,6 +59,23 @@ def load(
     if settings is None:
         raise AssertionError("nothing was read and nothing is wrong")
     return settings
+
+
+def external_plugins(path: Path, *, environ: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """`plugins.external` alone, so that plugins can be found before everything is checked.
+
+    Whatever is wrong is left for `load` to say; what cannot be read is not in the answer.
+    """
+    findings = Findings()
+    root = files.read(path, findings).root
+    table = root.table("plugins", "external") if root else None
+    found = {}
+    for name, entry in table.entries.items() if table else ():
+        reading = Reading(findings=findings, environ=environ, folder=path.absolute().parent)
+        command = EXTERNAL.read(entry.node, reading)
+        if command is not INVALID and name_error(name, "external plugin") is None:
+            found[name] = command
+    return found
 
 
 def _names(root: Table, plugins: Collection[str] | None) -> dict[str, tuple[str, ...]]:

@@ -120,7 +120,8 @@ class Placing:
             hint = ""
             if isinstance(found, Scalar) and found.kind != "text":
                 hint = "; if text is meant, quote it"
-            self.reading.refuse(found, f"option {path} of plugin {plugin}: {message}{hint}")
+            what = f"option {path} of plugin {plugin}: " if path else ""
+            self.reading.refuse(found, f"{what}{message}{hint}")
 
 
 def option_node(node: Node, path: str) -> Node:

@@ -9,8 +9,6 @@ from manent_server.settings.structures import REQUIRED, SECTION, Key, Layer
 
 _HEAD = f"""# manent.yml
 
-<!-- Printed by manent_server/settings/reference.py; do not edit. -->
-
 `manent-server check` reads the file and lists everything wrong with it, each error with file, line,
 path, layer and the nearest valid key. A key that is not on this page is refused.
 

@@ -210,7 +210,7 @@ _LOGS = Section(
     _check_logs,
 )
 
-_EXTERNAL = Section(
+EXTERNAL = Section(
     (
         Key(
             "command",
@@ -226,7 +226,7 @@ _PLUGINS = Section(
     (
         Key(
             "external",
-            TableOf(_EXTERNAL, "external plugin"),
+            TableOf(EXTERNAL, "external plugin"),
             "{}",
             "plugins that are executables, by name",
         ),

@@ -106,3 +106,22 @@ def test_a_relative_configuration_path_works(
     assert found.worker.workdir == tmp_path / "work"
     assert found.worker.kill_grace == timedelta(seconds=10)
     assert found.path == Path("manent.yml")
+
+
+def test_external_plugins_are_known_before_the_rest_is_checked(load: Load, tmp_path: Path) -> None:
+    text = """
+plugins:
+  external:
+    good: {command: ['${TOOL}', --fast]}
+    bad: {comand: [x]}
+    Worse: {command: [x]}
+server: {lisen: x}
+"""
+    (tmp_path / "manent.yml").write_text(text)
+    path = tmp_path / "manent.yml"
+    found = settings.external_plugins(path, environ={"TOOL": "./tool"})
+    assert found == {"good": ("./tool", "--fast")}
+    assert settings.external_plugins(path, environ={}) == {}
+    assert settings.external_plugins(tmp_path / "none.yml", environ={}) == {}
+    path.write_text("[")
+    assert settings.external_plugins(path, environ={}) == {}
