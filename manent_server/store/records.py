@@ -82,7 +82,8 @@ def write_key(tx: Transaction, key: Key, *, at: datetime) -> None:
         subject=key.subject,
         created_at=at,
     )
-    if tx.connection.execute(insert.on_conflict_do_nothing()).rowcount != 1:
+    written = insert.on_conflict_do_nothing().returning(tx.tables.keys.c.key)
+    if tx.connection.execute(written).one_or_none() is None:
         raise KeyTaken
 
 

@@ -139,17 +139,13 @@ def take_lease(
 
 
 def _first_lease(tx: Transaction, name: str, holder: str, *, until: datetime) -> Lease | None:
+    """The first ever holder of a lease; None if another was faster or the row is locked."""
     leases = tx.tables.leases
-    values = {"name": name, "holder": holder, "token": 1, "until": until}
-    made = _insert_ignoring(tx, leases, values)
-    return Lease(name, holder, 1) if made else None
-
-
-def _insert_ignoring(tx: Transaction, table: sa.Table, values: Mapping[str, Any]) -> bool:
-    """Insert unless the key is there or someone holds it."""
     dialect = sqlite if tx.dialect == "sqlite" else postgresql
-    insert = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    return tx.connection.execute(insert).rowcount == 1
+    insert = dialect.insert(leases).values(name=name, holder=holder, token=1, until=until)
+    written = insert.on_conflict_do_nothing().returning(leases.c.name)
+    made = tx.connection.execute(written).one_or_none() is not None
+    return Lease(name, holder, 1) if made else None
 
 
 def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
