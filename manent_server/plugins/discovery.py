@@ -70,7 +70,7 @@ def _load(announced: Iterable[EntryPoint], found: Found) -> dict[str, Any]:
 def _try_wrapper(name: str, plugin: Any, found: Found) -> None:
     try:
         _manager({name: plugin})
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is its own affair
         found.broken[name] = str(error)
     else:
         found.wrappers.append(name)

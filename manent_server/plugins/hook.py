@@ -194,8 +194,9 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def _set_environment(variables: Mapping[str, str]) -> None:
-    os.environ.clear()  # noqa: TID251 - the hook's environment is made here
-    os.environ.update(variables)  # noqa: TID251
+    own = os.environ  # noqa: TID251 - the hook's environment is made here
+    own.clear()
+    own.update(variables)
 
 
 def _rehearse() -> None:

@@ -21,6 +21,7 @@ def hand_on(descriptor: int) -> None:
             options["pass_fds"] = (*passed, descriptor)
         original(self, *arguments, **options)
 
+    # The one door that every way to start a program goes through.
     subprocess.Popen.__init__ = start  # type: ignore[method-assign]
 
 

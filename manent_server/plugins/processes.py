@@ -127,9 +127,9 @@ def _has_variable(pid: int, attempt: str) -> bool:
 def _holds(pid: int, path: str) -> bool:
     folder = f"{_PROC}/{pid}/fd"
     with contextlib.suppress(OSError):
-        for entry in os.listdir(folder):  # noqa: PTH208
+        for entry in os.listdir(folder):  # noqa: PTH208 - Path would double the time of the walk
             with contextlib.suppress(OSError):
-                if os.readlink(f"{folder}/{entry}") == path:  # noqa: PTH115
+                if os.readlink(f"{folder}/{entry}") == path:  # noqa: PTH115 - as above
                     return True
     return False
 

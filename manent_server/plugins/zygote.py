@@ -83,7 +83,7 @@ class Zygote:
             pid = os.fork()
         except OSError as error:
             # The pipes close: the worker sees that this guard never lived.
-            print(f"manent-zygote: no guard could be forked: {error}", file=sys.stderr)  # noqa: T201
+            sys.stderr.write(f"manent-zygote: no guard could be forked: {error}\n")
             return
         if pid == 0:
             self._be_guard(reader, writer)
