@@ -12,6 +12,8 @@ MAX_COUNT = 2**53 - 1
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+# Text a person wrote: no control characters but the ends of lines.
+_PROSE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
@@ -39,27 +41,37 @@ def _count(value: Any) -> int:
     return int(value)
 
 
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 1.0 is the whole number 1."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
 # Names and versions are judged by the use case, which knows the nearest existing one; the
-# pattern here only documents them.
-Name = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"^[a-z0-9][a-z0-9._-]{0,62}$"})]
-Version = Annotated[
-    str, WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$"})
+# pattern here only documents them. An empty one never stands for "any".
+_GIVEN = StringConstraints(min_length=1)
+Name = Annotated[
+    str, _GIVEN, WithJsonSchema({"type": "string", "pattern": r"^[a-z0-9][a-z0-9._-]{0,62}$"})
 ]
-Digest = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"^[0-9a-f]{64}$"})]
+Version = Annotated[
+    str,
+    _GIVEN,
+    WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$"}),
+]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Instant = Annotated[
     datetime,
     BeforeValidator(instant),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=_PROSE)]
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[!-~]+$")]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT)]
-Priority = Annotated[int, Field(ge=0, le=1000)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
+Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
+Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(_whole)]
 # Query parameters are text: only plain digits count as a number.
 After = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_count)]
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_count)]

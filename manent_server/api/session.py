@@ -12,7 +12,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid
 from manent_server.usecases.requests import IdempotencyKey
 
-_KEY = re.compile(r"[ -~]{1,255}")
+_KEY = re.compile(r"^[!-~]([ -~]{0,253}[!-~])?$")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ async def _key(
         Header(
             alias="Idempotency-Key",
             description="The same key and body again: the same deploy again, never a second.",
-            min_length=1,
-            max_length=255,
+            pattern=_KEY.pattern,
         ),
     ] = None,
 ) -> IdempotencyKey | None:

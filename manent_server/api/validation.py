@@ -66,7 +66,7 @@ def findings(error: ValidationError) -> Sequence[Mapping[str, Any]]:
 
 
 def _finding(error: Mapping[str, Any], known: Collection[str]) -> dict[str, str]:
-    places = [place for place in error["loc"][1:] if not isinstance(place, str) or place]
+    places = error["loc"][1:]
     path = ".".join(_part(place) for place in places)
     if error["type"] == "extra_forbidden":
         return {"path": path, "message": _unknown(str(places[-1]), known)}

@@ -176,7 +176,7 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"application": None}, "application", "text"),
         ({"kind": "rollback"}, "kind", "'deploy' or 'redeploy'"),
         ({"priority": "1"}, "priority", "a whole number"),
-        ({"priority": 1.0}, "priority", "a whole number"),
+        ({"priority": 1.5}, "priority", "a whole number"),
         ({"priority": -1}, "priority", "at least 0"),
         ({"sequence": 2**63}, "sequence", "at most"),
         ({"targets": "web-1"}, "targets", "a list"),
@@ -198,6 +198,10 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"not_before": "٢٠٢٧-01-31T18:00:00Z"}, "not_before", "an instant"),
         ({"versoin": "1"}, "versoin", "did you mean version?"),
         ({"zzz": 1}, "zzz", "known are"),
+        ({"": 1}, "?", "known are"),
+        ({"sha256": ""}, "sha256", "does not match"),
+        ({"environment": ""}, "environment", "shorter than 1"),
+        ({"reason": "\x1b[2J"}, "reason", "does not match"),
     ],
 )
 def test_a_field_that_is_not_acceptable_is_named(
