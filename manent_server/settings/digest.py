@@ -12,7 +12,15 @@ from manent_server.domain import duration
 from manent_server.settings.values import Database, Settings
 
 # Where the files lie and who reads them, which is no part of what they mean.
-NOT_COMPARED = ("executor_id", "path", "files", "modified_at", "digest", "origins")
+NOT_COMPARED = (
+    "executor_id",
+    "path",
+    "files",
+    "modified_at",
+    "digest",
+    "inheriting",
+    "origins",
+)
 
 
 def digest(settings: Settings) -> str:

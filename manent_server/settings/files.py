@@ -1,13 +1,15 @@
 """manent.yml and the files it includes, joined to one tree."""
 
 import glob
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from manent_server.settings import document
+from manent_server.settings.expand import expand
 from manent_server.settings.findings import Findings
-from manent_server.settings.node import Entry, Listing, Place, Scalar, Table
+from manent_server.settings.node import Entry, Listing, Node, Place, Scalar, Table
 
 _MOST_FILES = 1000
 _MOST_BYTES = 4 * document.MAX_BYTES
@@ -25,14 +27,14 @@ class Files:
     modified_at: datetime
 
 
-def read(path: Path, findings: Findings) -> Files:
+def read(path: Path, findings: Findings, *, environ: Mapping[str, str]) -> Files:
     """Read a configuration with everything it includes."""
     reader = _Reader(findings)
     main = reader.table(path)
     if main is None:
         return Files(None, (path,), reader.modified_at)
     root: Table | None = _without_extensions(main)
-    for file in _included(main, path, findings):
+    for file in _included(main, path, findings, environ):
         table = reader.table(file)
         if table is None:
             root = None
@@ -67,15 +69,16 @@ class _Reader:
         return document.parse(data, file=str(path), findings=self._findings)
 
 
-def _included(main: Table, path: Path, findings: Findings) -> list[Path]:
+def _included(
+    main: Table, path: Path, findings: Findings, environ: Mapping[str, str]
+) -> list[Path]:
     """The files the patterns name, each once, pattern by pattern in the order of names."""
     found: dict[Path, None] = {}
     patterns = main.get("include")
     for item in patterns.items if isinstance(patterns, Listing) else ():
-        if not isinstance(item, Scalar) or item.kind != "text" or not item.text:
-            continue
-        files = [path.parent / name for name in sorted(_matching(item.text, path.parent))]
-        if not files:
+        pattern = _pattern(item, environ)
+        files = [path.parent / name for name in sorted(_matching(pattern, path.parent))]
+        if pattern and not files:
             findings.refuse(item, "matches no file")
         found.update(dict.fromkeys(file for file in files if file != path))
     if len(found) > _MOST_FILES:
@@ -84,9 +87,19 @@ def _included(main: Table, path: Path, findings: Findings) -> list[Path]:
     return list(found)
 
 
+def _pattern(item: Node, environ: Mapping[str, str]) -> str:
+    """The pattern, or nothing where the type of the key will say what is wrong."""
+    if not isinstance(item, Scalar) or item.kind != "text":
+        return ""
+    try:
+        return expand(item.text, environ)
+    except ValueError:
+        return ""
+
+
 def _matching(pattern: str, folder: Path) -> list[str]:
     # Path.glob takes no absolute pattern.
-    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207
+    names = glob.glob(pattern, root_dir=folder, recursive=True) if pattern else []  # noqa: PTH207
     return [name for name in names if (folder / name).is_file()]
 
 

@@ -214,10 +214,13 @@ class Or:
 
     def read(self, node: Node, reading: Reading) -> Any:
         """The value or None."""
-        if isinstance(node, Scalar):
-            is_null = self.none == "null" and node.kind == "null"
-            if is_null or (self.none != "null" and node.text == self.none):
-                return None
+        if self.none == "null":
+            is_none = isinstance(node, Scalar) and node.kind == "null"
+        else:
+            is_text = isinstance(node, Scalar) and node.kind == "text"
+            is_none = is_text and reading.text(node) == self.none
+        if is_none:
+            return None
         return self.kind.read(node, reading)
 
 

@@ -9,10 +9,9 @@ from manent_server.settings.node import Entry, Node, Table
 _OWN = ("template", "environments")
 
 
-def of(root: Table, application: str, environment: str) -> list[Table]:
+def of(root: Table, application: str, environment: str, *, template: Table | None) -> list[Table]:
     """The layers of one placement, lowest first; the target's comes later, on its options."""
     own = root.table("applications", application)
-    template = _template_of(root, application)
     found = (
         root.table("environments", environment, "defaults"),
         _values(template),
@@ -23,13 +22,10 @@ def of(root: Table, application: str, environment: str) -> list[Table]:
     return [layer for layer in found if layer is not None]
 
 
-def environments(root: Table, application: str) -> list[str]:
+def environments(own: Table, template: Table | None) -> list[str]:
     """The environments an application or its template names, in the order written."""
-    own = root.table("applications", application, "environments")
-    template = _template_of(root, application)
-    inherited = template and template.table("environments")
-    names = [*(inherited.entries if inherited else ()), *(own.entries if own else ())]
-    return list(dict.fromkeys(names))
+    tables = [template and template.table("environments"), own.table("environments")]
+    return list(dict.fromkeys(name for table in tables if table for name in table.entries))
 
 
 def merge(layers: Iterable[Table], *, empty: Table) -> Table:
@@ -50,13 +46,6 @@ def _merged(low: Table, high: Table) -> Table:
 
 def _over(low: Node | None, high: Node) -> Node:
     return _merged(low, high) if isinstance(low, Table) and isinstance(high, Table) else high
-
-
-def _template_of(root: Table, application: str) -> Table | None:
-    own = root.table("applications", application)
-    name = own.get("template") if own else None
-    text = getattr(name, "text", None)
-    return root.table("templates", text) if text else None
 
 
 def _values(layer: Table | None) -> Table | None:

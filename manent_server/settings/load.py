@@ -44,7 +44,7 @@ def load(
         ConfigurationError: With every error found in `errors`.
     """
     findings = Findings()
-    read = files.read(path, findings)
+    read = files.read(path, findings, environ=environ)
     settings: Settings | None = None
     if read.root is not None:
         reading = Reading(
@@ -67,7 +67,7 @@ def external_plugins(path: Path, *, environ: Mapping[str, str]) -> Mapping[str, 
     Whatever is wrong is left for `load` to say; what cannot be read is not in the answer.
     """
     findings = Findings()
-    root = files.read(path, findings).root
+    root = files.read(path, findings, environ=environ).root
     table = root.table("plugins", "external") if root else None
     found = {}
     for name, entry in table.entries.items() if table else ():
@@ -98,6 +98,9 @@ def _settings(path: Path, read: Files, root: Table, placing: Placing) -> Setting
         del values[key]
     values["applications"] = applications
     values["database"] = _database(values["database"], root)
+    inheriting = frozenset(
+        name for name, found in values["environments"].items() if found["concurrency"] is None
+    )
     values["environments"] = _environments(values)
     settings = Settings(
         **{**values, "executor_id": executor_id},
@@ -105,6 +108,7 @@ def _settings(path: Path, read: Files, root: Table, placing: Placing) -> Setting
         files=read.paths,
         modified_at=read.modified_at,
         digest="",
+        inheriting=inheriting,
         origins=placing.origins,
     )
     return replace(settings, digest=digest(settings))

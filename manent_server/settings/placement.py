@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from manent_server.settings import layers, target, wave
+from manent_server.settings.kinds import Name, Or
 from manent_server.settings.node import Listing, Node, Scalar, Table
 from manent_server.settings.reading import INVALID, Reading
 from manent_server.settings.schema import PLACEMENT
@@ -41,18 +42,28 @@ class Placing:
     def _application(self, name: str, own: Table) -> Application:
         placements = {}
         known = self.reading.names.get("environment", ())
-        environments = layers.environments(self.root, name)
+        template = self._template(own)
+        environments = layers.environments(own, template)
         for environment in environments:
             if environment in known:
-                placement = self._placement(name, environment, own)
+                stack = layers.of(self.root, name, environment, template=template)
+                placement = self._placement(name, environment, own, stack)
                 if placement is not None:
                     placements[environment] = placement
         if not environments:
             self.reading.refuse(own, "is in no environment: name at least one under environments")
         return Application(name=name, environments=placements)
 
-    def _placement(self, application: str, environment: str, own: Table) -> Placement | None:
-        stack = layers.of(self.root, application, environment)
+    def _template(self, own: Table) -> Table | None:
+        node = own.get("template")
+        if node is None:
+            return None
+        name = Or(Name("template")).read(node, self.reading)
+        return self.root.table("templates", name) if isinstance(name, str) else None
+
+    def _placement(
+        self, application: str, environment: str, own: Table, stack: Sequence[Table]
+    ) -> Placement | None:
         place = own.table("environments", environment) or own
         merged = replace(
             layers.merge(stack, empty=replace(place, entries={})),

@@ -16,5 +16,11 @@ def reload(running: Settings, fresh: Settings) -> tuple[Settings, tuple[str, ...
     }
     kept["executor_id"] = running.executor_id
     waiting = tuple(name for name, value in kept.items() if value != getattr(fresh, name))
-    settings = replace(fresh, **kept)
+    environments = {
+        name: replace(environment, concurrency=running.environment_concurrency)
+        if name in fresh.inheriting
+        else environment
+        for name, environment in fresh.environments.items()
+    }
+    settings = replace(fresh, **kept, environments=environments)
     return replace(settings, digest=digest(settings)), waiting

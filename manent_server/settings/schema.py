@@ -38,7 +38,6 @@ from manent_server.settings.wave import Waves
 
 # What a reload takes up; every other key needs a restart.
 RELOADED = (
-    "environment_concurrency",
     "secrets",
     "environments",
     "target_groups",

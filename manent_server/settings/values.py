@@ -169,6 +169,7 @@ class Settings:
             `executor_id`, the database password and where the files lie.
         modified_at: Newest change of the files, UTC.
         files: manent.yml first, then the included ones as read.
+        inheriting: Environments whose concurrency is `environment_concurrency`.
         origins: Where each placement came from, by application and environment.
     """
 
@@ -189,4 +190,7 @@ class Settings:
     files: tuple[Path, ...]
     modified_at: datetime
     digest: str
-    origins: Mapping[tuple[str, str], Origin] = field(compare=False, repr=False)
+    inheriting: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    origins: Mapping[tuple[str, str], Origin] = field(
+        default_factory=dict, compare=False, repr=False
+    )

@@ -74,6 +74,22 @@ def test_a_number_may_come_from_a_variable(load: Load, errors: Errors) -> None:
         assert len(errors("database: {pool: '${N}'}", {"N": value})) == 1
 
 
+def test_names_and_patterns_may_come_from_variables(load: Load) -> None:
+    """B118: what is expanded is what counts, everywhere."""
+    text = """
+include: ['${DIR}/*.yml']
+environments: {e: {tier: '${TIER}'}}
+target_groups: {g: {x: {}, y: {}}}
+applications: {shop: {template: '${T}', environments: {e: {waves: ['${FIRST}', rest]}}}}
+"""
+    template = "templates: {t: {plugin: '${P}', targets: '${G}', timeout: 7s}}"
+    environ = {"DIR": "d", "TIER": "staging", "T": "t", "P": "p", "G": "g", "FIRST": "y"}
+    found = load({"manent.yml": text, "d/t.yml": template}, environ, plugins=["p"])
+    placement = found.applications["shop"].environments["e"]
+    assert (placement.plugin, placement.timeout.seconds) == ("p", 7)
+    assert placement.waves == (("y",), ("x",))
+
+
 def test_a_value_that_is_no_text_is_refused(errors: Errors) -> None:
     [found] = errors("executor_id: ${N}", {"N": "a\udcff"})
     assert found["message"] == "${N} is not UTF-8 text"
