@@ -46,7 +46,15 @@ class Commands(TyperGroup):
         if cmd_name not in MODULES:
             return None
         module = import_module(f"manent_cli.commands.{MODULES[cmd_name]}")
-        return get_group(module.app).commands[cmd_name]
+        return _command(module.app, cmd_name)
+
+
+def _command(app: typer.Typer, name: str) -> Any:
+    # Only the one that runs is built: typer takes a millisecond for each.
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.registered_commands = [one for one in app.registered_commands if one.name == name]
+    alone.registered_groups = app.registered_groups
+    return get_group(alone).commands[name]
 
 
 def build() -> Any:

@@ -90,8 +90,8 @@ _CONTEXT = inspect.Parameter(
 
 def _parameters(taken: type[Options]) -> list[inspect.Parameter]:
     hints = get_type_hints(taken, include_extras=True)
-    own = [one for one in fields(taken) if one.name not in _COMMON]
-    common = [one for one in fields(taken) if one.name in _COMMON]
+    own = [one for one in fields(taken) if one.name not in COMMON]
+    common = [one for one in fields(taken) if one.name in COMMON]
     return [
         inspect.Parameter(
             one.name,
@@ -103,4 +103,4 @@ def _parameters(taken: type[Options]) -> list[inspect.Parameter]:
     ]
 
 
-_COMMON = frozenset(one.name for one in fields(Options))
+COMMON = frozenset(one.name for one in fields(Options))

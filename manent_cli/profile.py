@@ -3,26 +3,26 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from manent_cli.errors import BadUsage
 
 NO_SERVER = "set MANENT_URL and MANENT_TOKEN, or choose a context: manent context list"
 
 
-class Context(NamedTuple):
+@dataclass(eq=False, repr=False)
+class Context:
     """A server under a name, with the token to use there."""
 
     name: str
     url: str
     token: str | None
 
-    def __repr__(self) -> str:
-        return f"Context({self.name!r})"
 
-
-class Contexts(NamedTuple):
+@dataclass(eq=False, repr=False)
+class Contexts:
     """All contexts of this user, and which one is current."""
 
     current: str | None
@@ -40,15 +40,13 @@ class Contexts(NamedTuple):
         return self.contexts[name]
 
 
-class Connection(NamedTuple):
+@dataclass(eq=False, repr=False)
+class Connection:
     """The server a command talks to."""
 
     url: str
     token: str | None
     context: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Connection(context={self.context!r})"
 
 
 def contexts_path(environ: Mapping[str, str]) -> Path:

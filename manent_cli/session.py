@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from manent_cli.client import Client
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Session:
     """What a command works with.
 
