@@ -1,14 +1,15 @@
 """Runs the `console` blocks of a page as a reader would, and compares what they print.
 
-A line that starts with `$ ` is a command, the lines below it are expected, in order; `...`
-stands for anything, and more may be printed between two of them. `manent-server serve` is left
-running, as in a second terminal. Ports 8420 and 8421 are replaced by free ones, since a
-reader's machine has nobody on them and a test machine may.
+A line that starts with `$ ` is a command, and lines that start with `> ` continue it; the lines
+below are expected, in order. `...` stands for anything, and more may be printed between two.
+`manent-server serve` is left running, as in a second terminal. Ports 8420 and 8421 are replaced
+by free ones, since a reader's machine has nobody on them and a test machine may.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
@@ -34,9 +35,10 @@ def commands(page: str) -> list[Command]:
     found: list[Command] = []
     for block in _BLOCK.findall(page):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            # A line that ends in a backslash goes on in the next one.
-            first, *rest = part.replace("\\\n", "").splitlines()
-            found.append(Command(first, tuple(line for line in rest if line.strip())))
+            first, *rest = part.splitlines()
+            typed = list(takewhile(lambda line: line.startswith(">"), rest))
+            text = "\n".join([first, *(line[1:].removeprefix(" ") for line in typed)])
+            found.append(Command(text, tuple(filter(str.strip, rest[len(typed) :]))))
     return found
 
 
@@ -91,14 +93,13 @@ class Reader:
 
     def _run(self, text: str) -> str:
         place = self.folder / ".pwd"
-        script = f"set -e\n{self._moved(text)}\npwd > {place}"
+        script = f"exec 2>&1; set -e\n{self._moved(text)}\npwd > {place}"
         ended = run(["bash", "-c", script], cwd=self._here, environ=self._environ())
         if ended.returncode != 0:
-            said = f"{ended.stdout}{ended.stderr}"
-            raise AssertionError(f"$ {text}\nexit {ended.returncode}\n{said}")
+            raise AssertionError(f"$ {text}\nexit {ended.returncode}\n{ended.stdout}")
         self._here = Path(place.read_text().strip())
         self._move_ports()
-        return self._moved_back(ended.stdout + ended.stderr)
+        return self._moved_back(ended.stdout)
 
     def _serve(self, command: Command) -> str:
         log = self._here / "serve.log"

@@ -19,8 +19,10 @@ exit 3
 ```
 
 ```console
-$ printf '%s\\n' \\
-    one two
+$ cat <<'END'
+> one
+>   two
+> END
 one
 ...
 ```
@@ -31,7 +33,7 @@ def test_commands_stand_in_console_blocks_only():
     assert commands(PAGE) == [
         Command("mkdir shop && cd shop", ()),
         Command('echo "in $(basename "$PWD")"; echo second', ("in shop", "second")),
-        Command("printf '%s\\n'     one two", ("one", "...")),
+        Command("cat <<'END'\none\n  two\nEND", ("one", "...")),
     ]
 
 
