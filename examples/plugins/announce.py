@@ -80,7 +80,7 @@ def main() -> None:
     variables = os.environ  # noqa: TID251 - how the protocol names its descriptors
     with (
         open(int(variables[inside]), "rb") as calls,  # noqa: PTH123 - descriptors, not paths
-        open(int(variables[outside]), "wb") as answers,  # noqa: PTH123
+        open(int(variables[outside]), "wb") as answers,  # noqa: PTH123 - as above
     ):
         for line in calls:
             said = answer(json.loads(line))

@@ -61,15 +61,20 @@ class Download:
         timeout = httpx2.Timeout(
             self._limits.read.total_seconds(), connect=self._limits.connect.total_seconds()
         )
-        tls = ssl.create_default_context()
         try:
-            with httpx2.Client(timeout=timeout, verify=tls, trust_env=False) as client:
+            with httpx2.Client(timeout=timeout, verify=self._tls(), trust_env=False) as client:
                 self._follow(client, file)
         except (httpx2.TransportError, OSError) as error:
             raise ArtifactUnavailable(
                 f"artifact {self._first.shown}: {_reason(error)}",
                 next="check that the worker reaches this address, then try again",
             ) from error
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._first.scheme == "https":
+            return ssl.create_default_context()
+        # No redirect leads from http to https: reading the machine's authorities would be in vain.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def _follow(self, client: httpx2.Client, file: IO[bytes]) -> None:
         location = self._first
@@ -178,7 +183,7 @@ class Download:
 def _request(client: httpx2.Client, location: Location, address: Address) -> httpx2.Request:
     """A request that names the host and connects to the address that was checked."""
     host = str(location.parts.hostname)
-    literal = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004
+    literal = f"[{address}]" if isinstance(address, ipaddress.IPv6Address) else str(address)
     port = f":{location.parts.port}" if location.parts.port else ""
     query = f"?{location.parts.query}" if location.parts.query else ""
     named = location.parts.netloc.rpartition("@")[2]

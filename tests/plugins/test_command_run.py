@@ -1,5 +1,4 @@
 import json
-import os
 import sys
 import threading
 import time
@@ -85,7 +84,7 @@ def test_a_program_keeps_the_lock_of_its_attempt(run: Hooks, tmp_path: Path) -> 
     running.start()
     pid = int(wait_for(tmp_path / "pid"))
     assert not lockfile.is_free(call.lock_file)
-    held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH115, PTH208
+    held = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
     assert str(call.lock_file.resolve()) in held
     go.touch()
     running.join()

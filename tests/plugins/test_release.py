@@ -1,32 +1,17 @@
 import errno
 import fcntl
-import hashlib
 import json
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from manent_plugins import release
 from manent_plugins.release.root import MARKER, Root
-from manent_plugins.release.schema import ReleaseOptions
-from manent_plugins.release.service import Service
 from manent_server.sdk import (
-    Artifact,
     Context,
     HookFailure,
     Observation,
@@ -34,91 +19,14 @@ from manent_server.sdk import (
     Previous,
     RetryLater,
 )
-from manent_server.sdk.options import template_paths
-from tests.plugins.contexts import Heard, context
-
-PYTHON = str(getattr(sys, "_base_executable", sys.executable))
-PACKAGE = Path(__file__).parents[2] / "examples" / "hello" / "package.py"
-
-
-@pytest.fixture(scope="module")
-def hello(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """The example service at its three versions."""
-    folder = tmp_path_factory.mktemp("hello")
-    subprocess.run([sys.executable, PACKAGE, folder], check=True, capture_output=True)
-    return {path.name.split(".")[0]: artifact(path) for path in folder.iterdir()}
-
-
-def artifact(path: Path) -> Artifact:
-    return Artifact(path, hashlib.sha256(path.read_bytes()).hexdigest())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class Place:
-    """One target with the hello service on it."""
-
-    def __init__(self, folder: Path, hello: dict[str, Artifact]) -> None:
-        self.root = folder / "srv" / "hello"
-        self.port = free_port()
-        self.hello = hello
-        self.heard = Heard()
-        self._workdir = folder / "work"
-        self._epoch = 0
-
-    def context(self, version: str, **values: Any) -> Context:
-        self._epoch += 1
-        given = {"artifact": self.hello.get(version), "from_version": None, "epoch": self._epoch}
-        options = values.pop("options", {})
-        return context(
-            self._workdir,
-            self.options(**options),
-            self.heard,
-            version=version,
-            **{**given, **values},
-        )
-
-    def options(self, **values: Any) -> ReleaseOptions:
-        given = {
-            "root": str(self.root),
-            "service": [PYTHON, "-S", "-E", "hello.py"],
-            "environment": {"PORT": str(self.port)},
-            "health": f"http://127.0.0.1:{self.port}/healthz",
-            "health_field": "version",
-            "health_timeout": "10s",
-            "health_interval": "50ms",
-        }
-        chosen = {key: value for key, value in {**given, **values}.items() if value is not None}
-        return ReleaseOptions.model_validate(chosen)
-
-    def deploy(self, version: str, **values: Any) -> Context:
-        given = self.context(version, **values)
-        release.deploy(given)
-        return given
-
-    def answer(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=5) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
-
-    @property
-    def releases(self) -> list[str]:
-        return sorted(path.name for path in (self.root / "releases").iterdir())
-
-    def close(self) -> None:
-        Service(Root(self.root)).stop(timeout=timedelta(seconds=5))
+from tests.plugins.contexts import Heard
+from tests.plugins.places import QUIET, Place, a_place, artifact
 
 
 @pytest.fixture
-def place(tmp_path: Path, hello: dict[str, Artifact]) -> Iterator[Place]:
-    place = Place(tmp_path, hello)
-    yield place
-    place.close()
+def place(tmp_path: Path) -> Iterator[Place]:
+    with a_place(tmp_path) as place:
+        yield place
 
 
 def test_a_version_is_unpacked_made_current_started_and_healthy(place: Place) -> None:
@@ -168,85 +76,6 @@ def test_going_back_to_an_unhealthy_version_is_a_failure(place: Place) -> None:
         release.rollback(place.context("v3", options={"health_timeout": "200ms"}))
 
 
-def test_the_same_version_again_changes_nothing(place: Place) -> None:
-    release.verify(place.deploy("v1"))
-    pid = place.answer()["pid"]
-    before = {
-        path: path.lstat().st_ino for path in place.root.rglob("*") if "json" not in path.name
-    }
-    release.verify(place.deploy("v1", from_version="v1", previous=Previous("v1", {})))
-    assert place.answer()["pid"] == pid
-    after = {path: path.lstat().st_ino for path in place.root.rglob("*") if "json" not in path.name}
-    assert after == before
-    assert "nothing to do" in place.heard.text
-
-
-@pytest.mark.parametrize("drift", ["changed", "removed", "mode", "linked", "folder", "marker"])
-def test_a_file_altered_by_hand_is_put_right_by_the_same_version(place: Place, drift: str) -> None:
-    """B53: what is current is looked at, not believed."""
-    release.verify(place.deploy("v1"))
-    folder = place.root / "releases" / "v1"
-    greeting = folder / "greeting.txt"
-    if drift == "changed":
-        greeting.write_text("altered")
-    elif drift == "removed":
-        greeting.unlink()
-    elif drift == "mode":
-        greeting.chmod(0o777)
-    elif drift == "linked":
-        greeting.unlink()
-        greeting.symlink_to("/etc/hostname")
-    elif drift == "folder":
-        shutil.rmtree(folder)
-    else:
-        (folder / MARKER).write_text("{")
-    assert release.observe(place.context("v1")) == Observation("v1", in_place=False)
-    release.verify(place.deploy("v1"))
-    assert place.answer()["greeting"] == "Hello from the first version"
-    assert not greeting.is_symlink()
-    assert release.observe(place.context("v1")) == Observation("v1", in_place=True)
-
-
-def test_a_current_led_elsewhere_by_hand_is_put_right(place: Place) -> None:
-    """B53: also when the record says that the version is in place."""
-    place.deploy("v1")
-    release.verify(place.deploy("v2"))
-    (place.root / "current").unlink()
-    (place.root / "current").symlink_to("releases/v1")
-    assert release.observe(place.context("v2")) == Observation("v1", in_place=False)
-    release.verify(place.deploy("v2"))
-    assert (place.root / "current").readlink() == Path("releases/v2")
-
-
-def test_a_service_that_died_is_started_again_by_the_same_version(place: Place) -> None:
-    """B53: a running process is part of what is in place."""
-    release.verify(place.deploy("v1"))
-    os.kill(place.answer()["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while Service(Root(place.root)).is_alive and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert release.observe(place.context("v1")) == Observation("v1", in_place=False)
-    release.verify(place.deploy("v1"))
-    assert place.answer()["version"] == "v1"
-
-
-def test_a_changed_environment_restarts_the_service(place: Place) -> None:
-    release.verify(place.deploy("v1"))
-    pid = place.answer()["pid"]
-    variables = {"PORT": str(place.port), "MODE": "other"}
-    release.verify(place.deploy("v1", options={"environment": variables}))
-    assert place.answer()["pid"] != pid
-
-
-def test_another_artifact_under_the_same_version_replaces_it(
-    place: Place, hello: dict[str, Artifact]
-) -> None:
-    release.verify(place.deploy("v1"))
-    given = place.deploy("v1", artifact=hello["v2"])
-    assert (place.root / "releases" / "v1" / "VERSION").read_text() == "v2\n"
-    assert release.observe(given).version == "v1"
-
-
 def test_an_attempt_killed_before_the_start_is_completed_by_the_next(place: Place) -> None:
     release.verify(place.deploy("v1"))
     root = Root(place.root)
@@ -289,24 +118,23 @@ def test_going_back_without_an_artifact_needs_the_folder(place: Place) -> None:
 
 
 def test_so_many_releases_are_kept_and_never_fewer_than_are_needed(place: Place) -> None:
-    quiet = {"service": None, "health": None, "health_field": None}
     for number in range(1, 7):
         place.deploy(
             f"r{number}",
             artifact=place.hello["v1"],
             from_version=f"r{number - 1}" if number > 1 else None,
-            options={**quiet, "keep": 3},
+            options={**QUIET, "keep": 3},
         )
     assert place.releases == ["r4", "r5", "r6"]
-    place.deploy("r4", artifact=place.hello["v1"], from_version="r6", options={**quiet, "keep": 3})
-    place.deploy("r7", artifact=place.hello["v1"], from_version="r4", options={**quiet, "keep": 3})
+    place.deploy("r4", artifact=place.hello["v1"], from_version="r6", options={**QUIET, "keep": 3})
+    place.deploy("r7", artifact=place.hello["v1"], from_version="r4", options={**QUIET, "keep": 3})
     assert place.releases == ["r4", "r6", "r7"]
     given = place.context(
         "r8",
         artifact=place.hello["v1"],
         from_version="r6",
         previous=Previous("r4", {}),
-        options={**quiet, "keep": 1},
+        options={**QUIET, "keep": 1},
     )
     release.deploy(given)
     assert place.releases == ["r4", "r6", "r8"]
@@ -355,8 +183,7 @@ def test_two_deploys_of_one_root_at_once_never_mix(place: Place) -> None:
 
 
 def test_current_always_leads_to_a_whole_release(place: Place) -> None:
-    quiet = {"service": None, "health": None, "health_field": None}
-    place.deploy("v1", options=quiet)
+    place.deploy("v1", options=QUIET)
     stop = threading.Event()
     seen: set[str] = set()
     broken: list[str] = []
@@ -373,8 +200,8 @@ def test_current_always_leads_to_a_whole_release(place: Place) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     for _ in range(10):
-        place.deploy("v2", options=quiet)
-        place.deploy("v1", options=quiet)
+        place.deploy("v2", options=QUIET)
+        place.deploy("v1", options=QUIET)
     stop.set()
     watcher.join()
     assert broken == []
@@ -418,193 +245,6 @@ def test_a_cancel_stops_unpacking_and_leaves_the_old_release(place: Place) -> No
     place.heard.is_asked_to_stop = False
     assert place.releases == ["v1"]
     assert place.answer()["version"] == "v1"
-
-
-def test_a_restart_command_runs_in_the_release_folder_and_its_failure_is_one(
-    place: Place, capfd: pytest.CaptureFixture[str]
-) -> None:
-    show = "import os; print(os.getcwd(), os.environ['MODE'])"
-    quiet = {"service": None, "health": None, "health_field": None}
-    given = {**quiet, "restart": [PYTHON, "-c", show], "environment": {"MODE": "fast"}}
-    place.deploy("v1", options=given)
-    assert capfd.readouterr().out == f"{place.root}/releases/v1 fast\n"
-    place.deploy("v1", options=given)
-    assert capfd.readouterr().out == ""
-    failing = {**quiet, "restart": [PYTHON, "-c", "raise SystemExit(3)"], "environment": {}}
-    for _ in range(2):
-        with pytest.raises(HookFailure, match="ended with exit code 3"):
-            place.deploy("v2", options=failing)
-    with pytest.raises(PermanentFailure, match="no-such-program cannot be run"):
-        place.deploy("v2", options={**failing, "restart": ["no-such-program"]})
-
-
-def test_a_service_that_cannot_be_started_or_ends_at_once_is_named(place: Place) -> None:
-    with pytest.raises(PermanentFailure, match="no-such-program cannot be started"):
-        place.deploy("v1", options={"service": ["no-such-program"]})
-    given = place.deploy(
-        "v1", options={"service": [PYTHON, "-c", "raise SystemExit('no licence')"]}
-    )
-    with pytest.raises(HookFailure, match="the service ended, its last words: no licence"):
-        release.verify(given)
-
-
-def test_a_service_deaf_to_sigterm_is_killed_with_its_children(place: Place) -> None:
-    code = (
-        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork();"
-        "open('pids', 'a').write(f'{os.getpid()}\\n'); time.sleep(60)"
-    )
-    quiet = {"health": None, "health_field": None}
-    place.deploy("v1", options={**quiet, "service": [PYTHON, "-c", code]})
-    pids = place.root / "releases" / "v1" / "pids"
-    deadline = time.monotonic() + 5
-    while (not pids.exists() or pids.read_text().count("\n") < 2) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    place.deploy("v2", options={**quiet, "stop_timeout": "200ms"})
-    for pid in pids.read_text().split():
-        assert not Path(f"/proc/{pid}/exe").exists()
-
-
-def test_a_recycled_pid_is_never_taken_for_the_service(place: Place) -> None:
-    release.verify(place.deploy("v1"))
-    real = place.answer()["pid"]
-    root = Root(place.root)
-    known = root.recall("service")
-    stranger = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(60)"])
-    try:
-        root.remember("service", {**known, "pid": stranger.pid})
-        assert not Service(root).is_alive
-        Service(root).stop(timeout=timedelta(seconds=1))
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
-        root.remember("service", known)
-    assert Service(root).is_alive
-    assert place.answer()["pid"] == real
-
-
-class Health(BaseHTTPRequestHandler):
-    answers: list[tuple[int, dict[str, str], bytes]] = []  # noqa: RUF012 - set by each test
-
-    def do_GET(self) -> None:
-        status, headers, body = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def health() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Health)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/healthz?full=1"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_health_is_asked_again_until_it_is_well(place: Place, health: str) -> None:
-    Health.answers = [
-        (503, {}, b""),
-        (200, {}, b"not json"),
-        (200, {}, b'{"version": "v1"}'),
-        (200, {}, b'{"version": "v2"}'),
-    ]
-    release.verify(place.context("v2", options={"service": None, "health": health}))
-    assert len(Health.answers) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ((302, {"Location": "http://169.254.169.254/"}, b""), "redirects are not followed"),
-        ((404, {}, b""), "it answered 404"),
-        ((204, {}, b""), "it answered 204"),
-        ((200, {}, b'{"version": "v1"}'), "its version is 'v1', not 'v2'"),
-        ((200, {}, b"[]"), "its version is None, not 'v2'"),
-        ((200, {}, b"x" * 200_000), "its version is None"),
-    ],
-)
-def test_an_unhealthy_answer_is_told_in_words(
-    place: Place, health: str, answer: tuple[int, dict[str, str], bytes], words: str
-) -> None:
-    Health.answers = [answer]
-    given = place.context(
-        "v2", options={"service": None, "health": health, "health_timeout": "100ms"}
-    )
-    with pytest.raises(HookFailure) as raised:
-        release.verify(given)
-    assert words in raised.value.message
-
-
-def test_nobody_answering_is_unhealthy(place: Place) -> None:
-    given = place.context("v2", options={"service": None, "health_timeout": "100ms"})
-    with pytest.raises(HookFailure, match="no answer \\(Connection refused\\)"):
-        release.verify(given)
-
-
-def test_a_cancel_ends_the_wait_for_health(place: Place) -> None:
-    given = place.context("v2", options={"service": None, "health_interval": "60s"})
-    place.heard.is_asked_to_stop = True
-    with pytest.raises(HookFailure, match="stopped while waiting"):
-        release.verify(given)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "path", "words"),
-    [
-        ({}, ("root",), "required"),
-        ({"root": "srv/shop"}, ("root",), "absolute path"),
-        ({"root": "/srv/../etc"}, ("root",), "absolute path"),
-        ({"root": "/"}, ("root",), "below /"),
-        ({"health": "ftp://host/"}, ("health",), "http:// or https://"),
-        ({"health": "http:///x"}, ("health",), "http:// or https://"),
-        ({"health": "http://u:p@host/"}, ("health",), "no user"),
-        ({"health": "http://host:port/"}, ("health",), "ort"),
-        ({"health": "http://host/a b"}, ("health",), "without blanks"),
-        ({"keep": 0}, ("keep",), "greater than or equal to 1"),
-        ({"keep": True}, ("keep",), "valid integer"),
-        ({"keep": "5"}, ("keep",), "valid integer"),
-        ({"health_timeout": 30}, ("health_timeout",), "not a duration"),
-        ({"health_timeout": "0s"}, ("health_timeout",), "greater than"),
-        ({"restart": "systemctl restart shop"}, ("restart",), "write a list"),
-        ({"restart": ["a"], "service": ["b"]}, (), "exclude each other"),
-        ({"environment": {"PORT": 8080}}, ("environment", "PORT"), "quote it"),
-        ({"environment": {"A=B": "x"}}, ("environment",), "not the name"),
-        ({"service": ["a", "secret://env/X"]}, ("service", 1), "under environment"),
-        ({"kep": 3}, ("kep",), "Extra inputs"),
-    ],
-)
-def test_options_that_would_not_work_are_refused_at_load(
-    wrong: dict[str, Any], path: tuple[str | int, ...], words: str
-) -> None:
-    given = {"root": "/srv/{application}", **wrong} if wrong else {}
-    with pytest.raises(ValidationError) as raised:
-        ReleaseOptions.model_validate(given)
-    found = raised.value.errors()[0]
-    assert found["loc"] == path
-    assert words in found["msg"]
-
-
-def test_the_options_of_the_example_configuration_are_accepted() -> None:
-    found = ReleaseOptions.model_validate(
-        {
-            "root": "/srv/{application}",
-            "health": "http://{target}:9001/{application}/healthz",
-            "restart": ["systemctl", "restart", "billing"],
-            "keep": 3,
-        }
-    )
-    assert (found.keep, found.health_timeout) == (3, timedelta(seconds=30))
-    assert template_paths(ReleaseOptions) == {"root", "service", "restart", "environment", "health"}
-    assert release.options() is ReleaseOptions
 
 
 def test_an_outdated_owner_does_not_switch(place: Place) -> None:

@@ -28,7 +28,7 @@ def info(
 
 
 def tar(path: Path, *members: Member, mode: str = "w:gz") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload] - a mode in a variable
         for member, content in members:
             archive.addfile(member, io.BytesIO(content))
     return path
@@ -131,7 +131,7 @@ def test_a_name_that_is_not_inside_is_refused(
     demand_refused(tar(packed, info(name, content=b"x")), into, words)
 
 
-@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/../../b"])  # noqa: S108
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/../../b"])  # noqa: S108 - it must not get there
 def test_a_zip_with_a_name_that_is_not_inside_is_refused(
     packed: Path, into: Path, name: str
 ) -> None:

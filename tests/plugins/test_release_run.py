@@ -90,7 +90,7 @@ def test_a_service_carries_nothing_of_the_attempt(site: Site) -> None:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         names = {variable.partition(b"=")[0].decode() for variable in variables if variable}
         assert names == {"HOME", "LANG", "PATH", "PORT"}
-        opened = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}  # noqa: PTH115
+        opened = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
         assert not any("attempts" in path for path in opened)
         assert os.getsid(pid) != os.getsid(0)
 

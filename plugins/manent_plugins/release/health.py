@@ -15,6 +15,7 @@ _BODY_LIMIT = 64 * 1024
 _LOOK_SECONDS = 5.0
 _OK = 200
 _SHORT = 0.1
+_SHOWN = 200
 
 
 def await_health(context: Context, *, has_died: Callable[[], str | None]) -> None:
@@ -53,14 +54,18 @@ def unhealthy(options: ReleaseOptions, version: str) -> str | None:
     except (OSError, http.client.HTTPException, ValueError) as error:
         return f"no answer ({_words(error)})"
     if status != _OK:
-        return f"it answered {status}{', and redirects are not followed' * _redirects(status)}"
+        return f"it answered {status}{_hint(status, body)}"
     field = options.health_field
     found = version if field is None else _field(body, field)
     return None if found == version else f"its {field} is {found!r}, not {version!r}"
 
 
-def _redirects(status: int) -> bool:
-    return 300 <= status < 400  # noqa: PLR2004 - the class of redirects
+def _hint(status: int, body: bytes) -> str:
+    """What a person would look at next."""
+    if 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
+        return ", and redirects are not followed"
+    words = " ".join(body.decode("utf-8", "replace").split())
+    return f": {words[:_SHOWN]}" if words else ""
 
 
 def _get(url: str) -> tuple[int, bytes]:

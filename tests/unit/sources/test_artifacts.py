@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,9 @@ def test_twenty_threads_fetching_one_pinned_artifact_ask_the_server_once(
 ) -> None:
     content = os.urandom(2_000_000)
 
-    def slowly(request: object) -> None:
+    def slowly(request: BaseHTTPRequestHandler) -> None:
         time.sleep(0.3)
-        body(content)(request)  # type: ignore[arg-type]
+        body(content)(request)
 
     site.answers["/a"] = slowly
     found: list[bytes] = []
@@ -191,12 +192,12 @@ def test_the_size_cap_holds_for_files_promised_and_unpromised_bodies(
     with pytest.raises(ArtifactRefused, match="larger than 1000 bytes"):
         artifacts.fetch(f"file://{tmp_path}/big")
 
-    def endless(request: object) -> None:
-        request.send_response(200)  # type: ignore[attr-defined]
-        request.send_header("Connection", "close")  # type: ignore[attr-defined]
-        request.end_headers()  # type: ignore[attr-defined]
+    def endless(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Connection", "close")
+        request.end_headers()
         while True:
-            request.wfile.write(b"x" * 65536)  # type: ignore[attr-defined]
+            request.wfile.write(b"x" * 65536)
 
     site.answers["/promised"] = body(b"x" * 1001)
     site.answers["/endless"] = endless
@@ -207,12 +208,12 @@ def test_the_size_cap_holds_for_files_promised_and_unpromised_bodies(
 
 
 def test_a_body_cut_off_is_a_passing_failure(artifacts: Artifacts, site: Site) -> None:
-    def cut(request: object) -> None:
-        request.send_response(200)  # type: ignore[attr-defined]
-        request.send_header("Content-Length", "100")  # type: ignore[attr-defined]
-        request.end_headers()  # type: ignore[attr-defined]
-        request.wfile.write(b"x" * 50)  # type: ignore[attr-defined]
-        request.close_connection = True  # type: ignore[attr-defined]
+    def cut(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "100")
+        request.end_headers()
+        request.wfile.write(b"x" * 50)
+        request.close_connection = True
 
     site.answers["/a"] = cut
     with pytest.raises(ArtifactUnavailable):
@@ -220,12 +221,12 @@ def test_a_body_cut_off_is_a_passing_failure(artifacts: Artifacts, site: Site) -
 
 
 def test_a_server_that_drips_is_given_up_at_the_total_time(site: Site, tmp_path: Path) -> None:
-    def drip(request: object) -> None:
-        request.send_response(200)  # type: ignore[attr-defined]
-        request.send_header("Content-Length", "1000")  # type: ignore[attr-defined]
-        request.end_headers()  # type: ignore[attr-defined]
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
         for _ in range(1000):
-            request.wfile.write(b"x")  # type: ignore[attr-defined]
+            request.wfile.write(b"x")
             time.sleep(0.05)
 
     site.answers["/a"] = drip
