@@ -125,6 +125,7 @@ class Trial:
         assert self._worker.stdout is not None  # noqa: S101 - it was asked for as a pipe
         line = self._worker.stdout.readline()
         if not line:
+            self._worker.communicate()
             raise RuntimeError("the trial worker ended; its stderr says why")
         message: dict[str, Any] = json.loads(line)
         return message

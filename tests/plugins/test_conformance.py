@@ -1,0 +1,85 @@
+"""The kit for plugin authors: it passes those that keep the rules, and names the rule broken."""
+
+from pathlib import Path
+
+import pytest
+
+from manent_server.sdk.conformance import NotConforming, Trial, check
+from tests.plugins.bench import PROBE
+
+
+@pytest.fixture(autouse=True)
+def probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROBE))
+
+
+def run(folder: Path, breaks: str = "", plugin: str = "keeper") -> None:
+    kept = folder / "version"
+    options = {"file": str(kept), "breaks": breaks}
+    with Trial(folder / "trial") as trial:
+        check(trial, plugin, options=options, state=kept.read_text)
+
+
+def test_a_plugin_that_keeps_the_rules_passes(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert (tmp_path / "version").read_text() == "v2"
+
+
+@pytest.mark.parametrize(
+    ("breaks", "rule"),
+    [
+        ("twice", "deploy ran twice with one idempotency key, and the state changed"),
+        ("observe", "observe says that v1 is not in place"),
+        ("verify", "verify of v1 failed"),
+        ("crash", "somebody else is at it"),
+    ],
+)
+def test_a_rule_that_is_broken_is_named(tmp_path: Path, breaks: str, rule: str) -> None:
+    with pytest.raises(NotConforming, match=rule):
+        run(tmp_path, breaks)
+
+
+def test_a_plugin_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    with pytest.raises(NotConforming, match="no such luck"):
+        run(tmp_path, plugin="probe-crash")
+    with pytest.raises(NotConforming, match="not found"):
+        run(tmp_path, plugin="nobody")
+
+
+def test_a_single_hook_can_be_tried(tmp_path: Path) -> None:
+    with Trial(tmp_path) as trial:
+        ended = trial.run("probe", "deploy", options={"do": "say"})
+        assert (ended.result, ended.is_dead, ended.error) == ("succeeded", True, None)
+        assert set(ended.lines) == {"printed", "complained", "said"}
+        assert ended.heartbeats[0]["checkpoint"] == {"at": 3}
+        assert trial.run("probe", "deploy").outputs["version"] == "v1"
+
+
+def test_an_external_plugin_can_be_tried(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        """#!/bin/sh
+read -r call <&"$MANENT_PROTOCOL_IN"
+case $call in
+  *'"type":"describe"'*)
+    echo '{"type": "description", "hooks": ["deploy"]}' >&"$MANENT_PROTOCOL_OUT" ;;
+  *)
+    echo "this is a line of the log"
+    echo '{"type": "result"}' >&"$MANENT_PROTOCOL_OUT" ;;
+esac
+"""
+    )
+    plugin.chmod(0o755)
+    with Trial(tmp_path / "trial", {"mine": [str(plugin)]}) as trial:
+        assert trial.plugins["mine"] == ["deploy"]
+        ended = trial.run("mine", "deploy")
+        assert (ended.result, list(ended.lines)) == ("succeeded", ["this is a line of the log"])
+
+
+def test_a_worker_that_cannot_start_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeError, match="its stderr says why"):
+        Trial(tmp_path / "file")
+    assert "FileExistsError" in capfd.readouterr().err
