@@ -160,7 +160,7 @@ class Interrupted(Failure):
     code = "interrupted"
     exit_code = exit_codes.INTERRUPTED
 
-    def __init__(self, what: str = "interrupted", *, next: str = "") -> None:  # noqa: A002
+    def __init__(self, what: str = "interrupted", *, next: str = "") -> None:  # noqa: A002 - as above
         super().__init__(what, next=next)
 
 

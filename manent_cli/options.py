@@ -75,7 +75,7 @@ def command(
 
         callback.__doc__ = body.__doc__
         parameters = [_CONTEXT, *_parameters(taken)]
-        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] - typer reads it
         callback.__annotations__ = {one.name: one.annotation for one in parameters}
         app.command(name, cls=cls)(callback)
         return body

@@ -46,9 +46,8 @@ class Session:
     @cached_property
     def client(self) -> "Client":
         """The server that flags, environment and contexts name."""
-        # Only here: help, completion and `context` need no HTTP.
-        from manent_cli.client import Client  # noqa: PLC0415
-        from manent_cli.profile import resolve  # noqa: PLC0415
+        from manent_cli.client import Client  # noqa: PLC0415 - help and completion need no HTTP
+        from manent_cli.profile import resolve  # noqa: PLC0415 - neither the contexts
 
         chosen = resolve(self.environ, context=self.context, url=self.url)
         return Client(chosen.url, chosen.token, environ=self.environ)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manent_cli.main import run
 from manent_cli.pace import Pace
+from manent_cli.running import run
 from tests.rig.fake_api import FakeApi
 from tests.rig.fake_http import TOKEN
 
