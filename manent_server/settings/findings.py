@@ -8,6 +8,7 @@ from manent_server.domain.errors import ConfigurationError
 from manent_server.domain.names import nearest
 from manent_server.settings.node import Node, Path, Place
 
+_LONGEST = 80
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -74,7 +75,7 @@ def suggestion(text: str, known: Iterable[str]) -> str:
 def escaped(text: str) -> str:
     """A word of the file in quotes, short and printable."""
     shown = text.encode("unicode_escape").decode("ascii")
-    return f"'{shown}'" if len(shown) <= 80 else f"'{shown[:77]}...'"  # noqa: PLR2004
+    return f"'{shown}'" if len(shown) <= _LONGEST else f"'{shown[: _LONGEST - 3]}...'"
 
 
 def yaml_path(path: Path) -> str:

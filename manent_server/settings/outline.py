@@ -15,11 +15,6 @@ class Declared:
     path: tuple[str, ...]
     key: Key
 
-    @property
-    def is_section(self) -> bool:
-        """Whether it only holds other declared keys."""
-        return _section(self.key.kind) is not None
-
 
 def declared(keys: tuple[Key, ...], at: tuple[str, ...] = ()) -> Iterator[Declared]:
     """Every key below `keys`, in the order declared."""

@@ -17,6 +17,7 @@ _FLOAT = re.compile(
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _LONGEST_NUMBER = 18
+_LONGEST_SHOWN = 40
 
 Plain = str | int | float | bool | None
 
@@ -73,4 +74,4 @@ def _number(scalar: Scalar) -> int | float | None:
 def shown(scalar: Scalar) -> str:
     """The scalar as written, for an error message."""
     text = scalar.text.encode("unicode_escape").decode("ascii")
-    return text if len(text) <= 40 else text[:37] + "..."  # noqa: PLR2004 - one short line
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."

@@ -105,6 +105,11 @@ def test_automatic_recovery_is_refused_for_now(errors: Errors) -> None:
     ("text", "path", "message"),
     [
         ("server: 3", "server", "must be a map"),
+        ("secrets: []", "secrets", "must be a map"),
+        ("environments: []", "environments", "must be a map"),
+        ("executor_id: {}", "executor_id", "must be text"),
+        ("worker: {workdir: 3}", "worker.workdir", "quote it"),
+        ("worker: {pools: default}", "worker.pools", "must be a list"),
         ("server:", "server", "must be a map, and here is nothing: write {} for an empty one"),
         ("server: {listen: localhost}", "server.listen", "must be HOST:PORT"),
         ("server: {listen: ':8420'}", "server.listen", "must be HOST:PORT"),

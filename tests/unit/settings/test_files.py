@@ -139,6 +139,18 @@ def test_all_files_together_are_bounded(errors: Errors, monkeypatch: pytest.Monk
     assert found[0]["message"] == "all files together are larger than 1000 bytes"
 
 
+def test_the_number_of_files_is_bounded(errors: Errors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_FILES", 1)
+    found = errors({"manent.yml": "include: ['?.yml']", "a.yml": "", "b.yml": ""})
+    assert found[0]["message"] == "names more than 1 files"
+
+
+@pytest.mark.parametrize("item", ["3", "[a]", "'${MISSING}'"])
+def test_a_pattern_that_is_no_text_is_refused(item: str, errors: Errors) -> None:
+    [found] = errors(f"include: [{item}]")
+    assert found["path"] == "include[0]"
+
+
 def test_a_folder_or_a_broken_link_is_no_file(errors: Errors, tmp_path: Path) -> None:
     (tmp_path / "d.yml").mkdir()
     (tmp_path / "l.yml").symlink_to("nowhere")

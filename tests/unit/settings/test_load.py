@@ -10,7 +10,7 @@ import pytest
 from manent_server import settings
 from manent_server.settings.checks import host_and_port
 from manent_server.settings.reload import reload
-from tests.unit.settings.conftest import BASE, Load
+from tests.unit.settings.conftest import BASE, Errors, Load
 
 SHOP = "applications: {shop: {plugin: p, environments: {staging: {targets: {a: {}, b: {}}}}}}\n"
 
@@ -19,6 +19,15 @@ def test_the_executor_is_the_host_unless_named(load: Load) -> None:
     assert load("").executor_id == socket.gethostname()
     assert load("executor_id: worker-1").executor_id == "worker-1"
     assert load("executor_id: ${POD}", {"POD": "manent-worker-0"}).executor_id == "manent-worker-0"
+
+
+def test_a_host_name_that_is_no_id_is_refused(
+    errors: Errors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "a host")
+    [found] = errors("")
+    assert found["path"] == "executor_id"
+    assert "the host name is no executor id" in found["message"]
 
 
 def test_concurrency_is_filled_in(load: Load) -> None:

@@ -20,7 +20,7 @@ templates:
   web:
     plugin: release
     artifact: {url: "https://h/{application}"}
-    options: {root: '${ROOT}', health: {url: "http://{target}"}, on: 'true'}
+    options: {root: '${ROOT}', health: {url: "http://{target}"}, on: 'true', of: [a, {b: 1}, {}]}
     environments:
       staging: {targets: {only: {}}}
 applications:
@@ -48,12 +48,14 @@ targets:
       url: "http://{target}"      # manent.yml:12
       tries: 3                    # manent.yml:19
     on: "true"                    # manent.yml:12
+    of: [a, {b: 1}, {}]           # manent.yml:12
   web-2:
     root: "${ROOT}"               # manent.yml:12
     health:
       url: "http://{target}"      # manent.yml:12
       tries: 3                    # manent.yml:19
     on: "true"                    # manent.yml:12
+    of: [a, {b: 1}, {}]           # manent.yml:12
     keep: 3                       # manent.yml:7
 waves: [[web-1], [web-2]]         # manent.yml:19
 max_parallel: 4                   # default
