@@ -75,7 +75,8 @@ def command(
 
         callback.__doc__ = body.__doc__
         parameters = [_CONTEXT, *_parameters(taken)]
-        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] - typer reads it
+        # What typer reads in place of the parameters above; mypy knows no such attribute.
+        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {one.name: one.annotation for one in parameters}
         app.command(name, cls=cls)(callback)
         return body
