@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,16 @@ class Place:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
+
+    def wait_until_it_answers(self) -> None:
+        """A started service is not a listening one yet."""
+        deadline = time.monotonic() + 20
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     @property
     def releases(self) -> list[str]:

@@ -55,6 +55,7 @@ def test_the_next_version_takes_the_place_of_the_one_before(place: Place) -> Non
 def test_a_broken_version_fails_its_verify_and_going_back_works(place: Place) -> None:
     release.verify(place.deploy("v2"))
     given = place.deploy("v3", from_version="v2", options={"health_timeout": "300ms"})
+    place.wait_until_it_answers()
     with pytest.raises(HookFailure, match="was not healthy within") as raised:
         release.verify(given)
     assert "it answered 503" in raised.value.message
@@ -259,3 +260,21 @@ def test_an_outdated_owner_does_not_switch(place: Place) -> None:
     with pytest.raises(HookFailure, match="stopped before the switch"):
         release.deploy(given)
     assert (place.root / "current").readlink() == Path("releases/v1")
+
+
+def test_a_root_that_two_places_share_is_warned_about(place: Place) -> None:
+    place.deploy("v1", options=QUIET)
+    assert "root of" not in place.heard.text
+    place.deploy("v1", options=QUIET, environment="production")
+    assert "is also the root of shop/staging/web-1" in place.heard.text
+
+
+def test_an_old_release_that_cannot_be_removed_does_not_fail_the_deploy(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> list[str]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Root, "tidy", refuse)
+    place.deploy("v1", options=QUIET)
+    assert "old releases could not be removed" in place.heard.text

@@ -161,7 +161,12 @@ def _tidy(context: Context, root: Root) -> None:
     previous = context.previous.version if context.previous is not None else None
     wanted = (context.version, context.from_version, previous)
     spared = {version for version in wanted if version is not None}
-    removed = root.tidy(keep=context.options.keep, spared=spared, order=order)
+    try:
+        removed = root.tidy(keep=context.options.keep, spared=spared, order=order)
+    except OSError as error:
+        said = f"old releases could not be removed: {error}"
+        context.log.warning(said)
+        return
     if removed:
         _say(context, f"removed old releases: {', '.join(removed)}")
 

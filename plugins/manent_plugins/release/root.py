@@ -49,7 +49,7 @@ class Root:
             folder.mkdir(parents=True, exist_ok=True)
         with (self.memory / "lock").open("ab") as file:
             _lock(file.fileno(), context)
-            self._demand_epoch(context)
+            self._claim(context)
             self._sweep()
             yield
 
@@ -125,8 +125,10 @@ class Root:
         self._sweep()
         return removed
 
-    def _demand_epoch(self, context: Context) -> None:
-        seen = self.recall("epoch").get("epoch", 0)
+    def _claim(self, context: Context) -> None:
+        """Note who comes; refuse who comes late."""
+        known = self.recall("epoch")
+        seen = known.get("epoch", 0)
         if seen > context.epoch:
             raise PermanentFailure(
                 f"{self.path} was last changed under epoch {seen}, this attempt has "
@@ -134,8 +136,12 @@ class Root:
                 f"anew, remove {self.memory / 'epoch.json'})",
                 code="epoch_outdated",
             )
+        place = f"{context.application}/{context.environment}/{context.target}"
+        if known.get("place", place) != place:
+            said = f"{self.path} is also the root of {known['place']}: each needs one of its own"
+            context.log.warning(said)
         if seen < context.epoch:
-            self.remember("epoch", {"epoch": context.epoch, "deploy": context.deploy})
+            self.remember("epoch", {"epoch": context.epoch, "place": place})
 
     def _unpack(self, context: Context, artifact: Artifact) -> None:
         fresh = self._releases / f".unpacking-{secrets.token_hex(4)}"
