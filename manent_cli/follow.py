@@ -97,11 +97,12 @@ class Follower:
         if not self._wish.is_told:
             return False
         steps = self._glance(f"{self._path}/steps").get("items", ())
+        failed = [step for step in steps if step.get("state") == "waiting" and step.get("error")]
         running = [step for step in steps if step.get("state") == "running"]
         ended = [step for step in steps if step.get("state") not in {"running", "waiting"}]
         began = [step for step in running if self.progress.begin(step)]
         lines = sum(iter(self._log, 0))
-        over = [step for step in ended if self.progress.end(step)]
+        over = [step for step in (*failed, *ended) if self.progress.end(step)]
         return bool(began or lines or over)
 
     def _log(self) -> int:

@@ -68,12 +68,17 @@ class Progress:
         return True
 
     def end(self, step: Object) -> bool:
-        """Tell how a step ended; on a terminal the end of its log as well when it failed."""
+        """Tell how a step ended; on a terminal the end of its log as well when it failed.
+
+        One that waits after a failure is tried again.
+        """
         name, state = str(step.get("step")), str(step.get("state"))
         if self._has_seen(name, step):
             return False
         self._since.pop(name, None)
         why = message(step.get("error"))
+        if state == "waiting":
+            state = f"failed (attempt {step.get('attempts')}), will be tried again"
         text = f"{name} {state}{_took(step)}" + (f": {why}" if why else "")
         prefix = "" if self._talk.is_terminal else "step "
         self.say(prefix + text, colour=_ENDS.get(state, ""))

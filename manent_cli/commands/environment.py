@@ -40,7 +40,7 @@ def _count(name: str) -> Column:
 
 
 def _ended(row: Row) -> str | None:
-    last = row.get("last") or row.get("last_end")
+    last = row.get("last")
     if not isinstance(last, Mapping):
         return None
     return f"{last.get('application')} {last.get('version')} {last.get('outcome')}"
@@ -58,16 +58,18 @@ ENVIRONMENTS: Final[Sequence[Column]] = (
 SLOTS: Final[Sequence[Column]] = (
     field("application"),
     field("version"),
-    Column("DEPLOY", lambda row: row.get("deploy") or row.get("id")),
-    field("step"),
-    Column("WORKER", lambda row: row.get("worker") or row.get("executor")),
+    field("deploy"),
+    field("phase"),
+    field("steps"),
+    field("worker"),
     field("since"),
 )
 QUEUE: Final[Sequence[Column]] = (
     field("position", head="#"),
     field("application"),
     field("version"),
-    Column("DEPLOY", lambda row: row.get("deploy") or row.get("id")),
+    field("id", head="DEPLOY"),
+    field("phase"),
     field("priority"),
 )
 LOCKS: Final[Sequence[Column]] = (
@@ -85,10 +87,12 @@ def status(session: Session, given: Status) -> None:
     """Show what runs, what waits and what is locked."""
     if given.environment is None:
         page = session.client.get("/environments")
+        # The list has the settings of each; what happens there stands in its own answer.
+        items = [_place(session, row["name"]) for row in page["items"]]
+        page = {**page, "items": items}
         session.output.many(page, ENVIRONMENTS, name=lambda row: f"env/{row['name']}")
         return
-    name = given.environment.removeprefix("env/")
-    place = session.client.get(f"/environments/{segment(name, what='environment')}")
+    place = _place(session, given.environment.removeprefix("env/"))
     session.output.one(
         place, name=f"env/{place['name']}", text=lambda wide: _sheet(place, wide=wide)
     )
@@ -104,6 +108,11 @@ def inventory(session: Session, given: Inventory) -> None:
         INVENTORY,
         name=lambda row: f"{row['application']}/{row['environment']}/{row['target']}",
     )
+
+
+def _place(session: Session, name: str) -> dict[str, Any]:
+    place: dict[str, Any] = session.client.get(f"/environments/{segment(name, what='environment')}")
+    return place
 
 
 def _sheet(place: Mapping[str, Any], *, wide: bool) -> str:
@@ -123,10 +132,6 @@ def _sheet(place: Mapping[str, Any], *, wide: bool) -> str:
     return text
 
 
-def _workers(workers: Any) -> str | None:
-    if isinstance(workers, Mapping):
-        return ", ".join(f"{name} {value}" for name, value in workers.items())
-    if isinstance(workers, list):
-        names = [one.get("id") if isinstance(one, Mapping) else one for one in workers]
-        return ", ".join(str(name) for name in names) or "none alive"
-    return None if workers is None else str(workers)
+def _workers(workers: Any) -> str:
+    alive = [str(one["id"]) for one in workers or () if one.get("alive")]
+    return ", ".join(alive) or "none alive"

@@ -64,7 +64,7 @@ def _stored(session: Session, path: str, after: int) -> Iterator[Any]:
     while True:
         page = session.client.get(path, {"after": after, "limit": _PAGE})
         yield from page["items"]
-        if not page["items"]:
+        if not page["items"] or page.get("ended"):
             return
         after = max(after, *(int(item["sequence"]) for item in page["items"]))
 

@@ -173,21 +173,33 @@ def test_status_shows_all_environments_or_one(api, manent):
     place = {
         "name": "production", "tier": "production", "concurrency": 1,
         "slots": [{"application": "shop", "version": "1.10", "deploy": "0197-a",
-                   "step": "deploy:web-1", "worker": "w0", "since": "now"}],
+                   "steps": ["deploy:web-1"], "worker": "w0", "since": "now"}],
         "queue": [{"id": "0197-b", "application": "shop", "version": "1.11", "position": 1}],
         "locks": [{"id": "lock-0", "owner": "ops", "reason": "audit"}],
         "last": {"application": "shop", "version": "1.9", "outcome": "deployed"},
-        "workers": [{"id": "w0"}],
+        "workers": [{"id": "w0", "alive": True}, {"id": "w1", "alive": False}],
     }  # fmt: skip
     api.fixed |= {
-        "environments": {"items": [place, {"name": "staging", "tier": "staging"}], "next": None},
+        "environments": {"items": [{"name": "production"}, {"name": "staging"}], "next": None},
         "environments/production": place,
+        "environments/staging": {"name": "staging", "tier": "staging", "slots": [], "last": None},
     }
     assert manent("status", "-o", "name").out == "env/production\nenv/staging\n"
-    assert "shop 1.9 deployed" in manent("status").out
+    _, production, staging = manent("status").out.splitlines()
+    assert production.split() == [
+        "production", "production", "1", "1", "1", "1", "shop", "1.9", "deployed",
+    ]  # fmt: skip
+    assert staging.split() == ["staging", "staging", "-", "0", "0", "0", "-"]
     for name in ("production", "env/production"):
         out = manent("status", name).out
-        for part in ("0197-a", "deploy:web-1", "0197-b", "audit", "w0", "shop 1.9 deployed"):
+        for part in (
+            "0197-a",
+            "deploy:web-1",
+            "0197-b",
+            "audit",
+            "workers      w0\n",
+            "shop 1.9 deployed",
+        ):
             assert part in out
     assert manent("status", "nowhere").code == 6
 

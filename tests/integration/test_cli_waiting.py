@@ -231,9 +231,15 @@ def test_a_step_that_runs_again_is_told_again(api, manent):
 
     api.script = replace(
         ends("SUCCESS", "deployed", after=0.5),
-        steps=[(0.0, step("running", 1)), (0.2, step("running", 2)), (0.4, step("succeeded", 2))],
+        steps=[
+            (0.0, step("running", 1)),
+            (0.1, {**step("waiting", 1), "error": {"message": "exit 3"}}),
+            (0.3, step("running", 2)),
+            (0.5, step("succeeded", 2)),
+        ],
     )
     err = manent(*SHOP).err
+    assert "step deploy:web-1 failed (attempt 1), will be tried again: exit 3\n" in err
     assert "step deploy:web-1 running\n" in err
     assert "step deploy:web-1 running, attempt 2\n" in err
 
