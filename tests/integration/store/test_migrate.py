@@ -85,9 +85,7 @@ def names(engines: Engines) -> set[str]:
 
 
 def test_an_empty_database_gets_both_kinds_of_tables(empty: Engines) -> None:
-    before = time.monotonic()
     report = migrate(empty, library=library(), patience=MINUTE)
-    assert time.monotonic() - before < 10
     assert report.applied[0] == "0001"
     assert report.dbos
     found = names(empty)
