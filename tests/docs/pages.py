@@ -9,12 +9,16 @@ NOTE = "<!-- Generated: `make docs` writes this page anew. -->\n\n"
 
 # Page -> the function that renders it.
 PAGES = {
+    "../manent.yml.example": "manent_server.settings.example:render",
     "reference/api.md": "manent_server.api.reference:render",
     "reference/cases.md": "tests.docs.cases:render",
     "reference/cli.md": "manent_cli.reference:render",
+    "reference/errors.md": "manent_server.api.reference:render_errors",
     "reference/hooks.md": "manent_server.sdk.reference:render",
     "reference/manent-yml.md": "manent_server.settings.reference:render",
     "reference/metrics.md": "manent_server.observability.metrics:render_reference",
+    "reference/openapi.json": "manent_server.api.reference:render_openapi",
+    "reference/server-cli.md": "tests.docs.server_cli:render",
 }
 
 
@@ -22,7 +26,7 @@ def render(page: str) -> str:
     """What a page should say."""
     module, _, function = PAGES[page].partition(":")
     text: str = getattr(import_module(module), function)()
-    return NOTE + text.strip() + "\n"
+    return (NOTE if page.endswith(".md") else "") + text.strip() + "\n"
 
 
 def stored(page: str) -> str:
@@ -37,7 +41,7 @@ def main() -> int:
         text = render(page)
         if text != stored(page):
             (DOCS / page).write_text(text)
-            sys.stdout.write(f"wrote docs/{page}\n")
+            sys.stdout.write(f"wrote {(DOCS / page).resolve().relative_to(DOCS.parent)}\n")
     return 0
 
 
