@@ -22,7 +22,7 @@ from manent_server.domain.errors import (
     StartRefused,
     Unavailable,
 )
-from manent_server.engine.library import library
+from manent_server.engine.migration import library
 from manent_server.engine.version import WORKFLOW_VERSION, build
 from manent_server.settings import show
 from manent_server.settings.checks import host_and_port
@@ -113,7 +113,7 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's callback
 @app.callback()
 def root(
     *,
-    version: Annotated[  # noqa: ARG001 - handled by its callback
+    version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
