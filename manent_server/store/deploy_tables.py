@@ -1,0 +1,167 @@
+"""Policy in force, deploys, the places they take and the instants they wait for."""
+
+import sqlalchemy as sa
+
+from manent_server.store.column import Big
+from manent_server.store.naming import Naming, at, count, index, json, table, text
+
+
+def policy(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
+    """What manent.yml said last, as rows: who wrote it, and what admission reads."""
+    policies = table(
+        meta,
+        name,
+        "policies",
+        sa.Column("revision", Big, primary_key=True, autoincrement=True),
+        text("digest"),
+        text("release"),
+        at("configured_at", null=False),
+        at("written_at", null=False),
+        text("written_by"),
+    )
+    environments = table(
+        meta,
+        name,
+        "environments",
+        text("name", primary=True),
+        text("tier"),
+        text("pool"),
+        sa.Column("concurrency", sa.Integer, nullable=False),
+        sa.Column("is_configured", sa.Boolean, nullable=False),
+        count("next_number"),
+        count("next_ticket"),
+        count("policy_revision"),
+    )
+    applications = table(
+        meta,
+        name,
+        "applications",
+        text("name", primary=True),
+        json("environments"),
+        sa.Column("is_configured", sa.Boolean, nullable=False),
+        count("policy_revision"),
+    )
+    return {**policies, **environments, **applications}
+
+
+def deploys(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
+    """What was asked for, and how far it came."""
+    rows = [*_asked(name), *_progress(name), *_rules(name)]
+    return {
+        **table(meta, name, "deploys", *rows),
+        **table(meta, name, "slots", *_slots(name)),
+        **table(meta, name, "wakes", *_wakes(name)),
+    }
+
+
+def _asked(name: Naming) -> list[sa.schema.SchemaItem]:
+    """What was accepted, and where it stands."""
+    return [
+        text("id", primary=True),
+        sa.Column("environment", sa.Text, name.key("name", "environments"), nullable=False),
+        text("application"),
+        count("number"),
+        text("kind"),
+        text("version"),
+        text("sha256", null=True),
+        text("state"),
+        text("phase", null=True),
+        text("outcome", null=True),
+        text("reason", null=True),
+        text("requested_by"),
+        at("requested_at", null=False),
+        json("order_body"),
+        sa.Column("order_shape", sa.Integer, nullable=False),
+        text("order_digest"),
+        text("pool"),
+        sa.Column("priority", sa.Integer, nullable=False),
+        count("sequence", null=True),
+        count("ticket", null=True),
+        at("not_before"),
+        at("not_after"),
+        json("override"),
+        text("root"),
+        sa.Column("rerun_of", sa.Text, name.key("id", "deploys"), nullable=True),
+        sa.Column("pass_number", sa.Integer, nullable=False),
+        sa.Column("dispatch", sa.Integer, nullable=False),
+        at("dispatched_at"),
+    ]
+
+
+def _progress(name: Naming) -> list[sa.schema.SchemaItem]:
+    """Whose it is, when what happened, and what came of it."""
+    return [
+        text("workflow_version", null=True),
+        count("epoch"),
+        text("executor", null=True),
+        text("incarnation", null=True),
+        at("started_at"),
+        at("handed_out_at"),
+        at("deadline_at"),
+        at("ended_at"),
+        at("cancel_requested_at"),
+        text("cancel_by", null=True),
+        sa.Column("cancel_rollback", sa.Boolean, nullable=False),
+        text("cancel_reason", null=True),
+        sa.Column("rollback_to", sa.Text, name.key("id", "deploys"), nullable=True),
+        sa.Column(
+            "replaces", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
+        ),
+        sa.Column(
+            "superseded_by", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
+        ),
+        json("prepared"),
+        json("error"),
+        json("warnings"),
+        json("links"),
+        json("changes"),
+        text("blocked", null=True),
+        count("revision"),
+        count("log_next"),
+        count("log_bytes"),
+        count("log_dropped"),
+    ]
+
+
+def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
+    """Keys, checks and indexes of deploys."""
+    return [
+        sa.UniqueConstraint("environment", "number", name="manent_deploys_number"),
+        sa.CheckConstraint(
+            "state IN ('DELAYED','ENQUEUED','PENDING','SUCCESS','ERROR','CANCELLED')",
+            name="manent_deploys_state",
+        ),
+        index(name, "deploys_recent", ["requested_at", "id"]),
+        index(name, "deploys_place", ["application", "environment", "requested_at", "id"]),
+        index(name, "deploys_environment", ["environment", "requested_at", "id"]),
+        index(name, "deploys_state", ["state", "requested_at", "id"]),
+        index(name, "deploys_good", ["application", "environment", "state", "epoch"]),
+        index(name, "deploys_queue", ["environment", "state", "priority", "ticket"]),
+        index(name, "deploys_executor", ["executor", "state"]),
+        index(name, "deploys_rollback_to", ["rollback_to"]),
+        index(name, "deploys_replaces", ["replaces"]),
+    ]
+
+
+def _slots(name: Naming) -> list[sa.schema.SchemaItem]:
+    """Taken places."""
+    return [
+        sa.Column("environment", sa.Text, name.key("name", "environments"), primary_key=True),
+        text("application", primary=True),
+        sa.Column("place", sa.Integer, nullable=False),
+        sa.Column("deploy", sa.Text, name.key("id", "deploys"), nullable=False, unique=True),
+        at("taken_at", null=False),
+        sa.UniqueConstraint("environment", "place", name="manent_slots_place"),
+    ]
+
+
+def _wakes(name: Naming) -> list[sa.schema.SchemaItem]:
+    """Instants at which a deploy is looked at again."""
+    return [
+        sa.Column(
+            "deploy", sa.Text, name.key("id", "deploys", on_delete="CASCADE"), primary_key=True
+        ),
+        at("at", null=False),
+        text("reason"),
+        index(name, "wakes_at", ["at"]),
+    ]
