@@ -1,9 +1,10 @@
-"""POST, repeated until it is answered: one run of a command is one key, so one request."""
+"""The first request of a command, repeated for a while when the server cannot be reached."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from manent_cli.client import segment
 from manent_cli.errors import Failure, Interrupted, Problem
 from manent_cli.pace import Deadline, insist
 from manent_cli.session import Session
@@ -17,7 +18,7 @@ def ask(
     key: str | None = None,
     deadline: Deadline | None = None,
 ) -> Any:
-    """The answer to a POST, tried again for a while when the server cannot be reached.
+    """The answer to a POST: one run of a command is one key, so one request.
 
     Args:
         session: The run.
@@ -33,15 +34,12 @@ def ask(
     pace = session.pace
     limit = pace.post if deadline is None else deadline.left(pace.post)
 
-    def trouble(failure: Failure) -> None:
-        session.talk.say(f"{failure.what}: {failure.why}; trying again", colour="yellow")
-
     try:
         return insist(
             lambda timeout: session.client.post(path, body, key=used, timeout=timeout),
             pace=pace,
             deadline=Deadline(pace, limit),
-            trouble=trouble,
+            trouble=_told(session),
         )
     except Failure as failure:
         if not isinstance(failure, Problem):
@@ -49,6 +47,37 @@ def ask(
         raise
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted before the server answered", next=_again(used)) from error
+
+
+def find(session: Session, address: str, *, deadline: Deadline | None = None) -> dict[str, Any]:
+    """The deploy of this address; what follows it uses the whole id.
+
+    Args:
+        session: The run.
+        address: Its id, a beginning of it, or its number in its environment.
+        deadline: When to stop trying, if that is sooner than usual.
+    """
+    pace = session.pace
+    limit = pace.post if deadline is None else deadline.left(pace.post)
+    path = f"/deploys/{segment(address)}"
+    return insist(
+        lambda timeout: session.client.get_deploy(path, timeout=timeout),
+        pace=pace,
+        deadline=Deadline(pace, limit),
+        trouble=_told(session),
+    )
+
+
+def _told(session: Session) -> Callable[[Failure], None]:
+    told: set[str] = set()
+
+    def tell(failure: Failure) -> None:
+        text = f"{failure.what}: {failure.why or failure.code}; trying again"
+        if text not in told:
+            told.add(text)
+            session.talk.say(text, colour="yellow")
+
+    return tell
 
 
 def _again(key: str) -> str:

@@ -74,6 +74,17 @@ class Client:
         """The answer to GET `path` (below `/api/v1`), parsed."""
         return self._ask("GET", _path(path, query), timeout=timeout)
 
+    def get_deploy(self, path: str, *, timeout: float | None = None) -> dict[str, Any]:
+        """The deploy at `path`.
+
+        Raises:
+            Strange: What came is none.
+        """
+        found = self.get(path, timeout=timeout)
+        if not isinstance(found, dict) or not found.get("id") or "state" not in found:
+            raise Strange(self.url, "a deploy was asked for, something else came")
+        return found
+
     def post(
         self, path: str, body: Mapping[str, Any], *, key: str, timeout: float | None = None
     ) -> Any:

@@ -1,9 +1,10 @@
 """Waiting for the end of a deploy, through restarts and cuts on the way to the server."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from manent_cli import exit_codes
@@ -15,7 +16,7 @@ from manent_cli.progress import Progress
 from manent_cli.session import Session
 
 Object = dict[str, Any]
-_PAGE = 500
+_PAGE, _PAGES = 500, 40
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Follower:
         """
         delay = self._pace.first
         while True:
-            self.last = self._ask(lambda timeout: self._client.get(self._path, timeout=timeout))
+            self.last = self._ask()
             if exit_codes.has_ended(self.last):
                 return self._end()
             changed = self.progress.deploy(self.last)
@@ -74,10 +75,13 @@ class Follower:
         self.progress.deploy(self.last)
         return self.last
 
-    def _ask(self, call: Callable[[float], Any]) -> Any:
+    def _ask(self) -> Object:
         try:
             return insist(
-                call, pace=self._pace, deadline=self._deadline, trouble=self.progress.trouble
+                lambda timeout: self._client.get_deploy(self._path, timeout=timeout),
+                pace=self._pace,
+                deadline=self._deadline,
+                trouble=self.progress.trouble,
             )
         except Failure as failure:
             if failure.is_passing and self._deadline.is_over:
@@ -88,7 +92,7 @@ class Follower:
         address = self.last["id"]
         raise TimeOver(
             f"still running, id {address}: the waiting time is over, the deploy goes on",
-            why=f"{failure.what}: {failure.why}" if failure else self._reason(),
+            why=f"{failure.what}: {failure.why}" if failure else self._explained(),
             next=f"manent wait {address}, or manent cancel {address}",
         )
 
@@ -101,22 +105,23 @@ class Follower:
         running = [step for step in steps if step.get("state") == "running"]
         ended = [step for step in steps if step.get("state") not in {"running", "waiting"}]
         began = [step for step in running if self.progress.begin(step)]
-        lines = sum(iter(self._log, 0))
+        # Not for ever: a log that grows as fast as it is read must not hide the end.
+        lines = sum(takewhile(bool, (self._log() for _ in range(_PAGES))))
         over = [step for step in (*failed, *ended) if self.progress.end(step)]
         return bool(began or lines or over)
 
     def _log(self) -> int:
         page = self._glance(f"{self._path}/logs", {"after": self._after, "limit": _PAGE})
-        items = page.get("items", ())
+        items = [item for item in page.get("items", ()) if item["sequence"] > self._after]
         for item in items:
-            self._after = max(self._after, int(item["sequence"]))
+            self._after = item["sequence"]
             self.progress.log(item)
         self._has_more = not page.get("ended", False)
         return len(items)
 
     def _glance(self, path: str, query: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         try:
-            page = self._client.get(path, query, timeout=max(self._deadline.left(30.0), 0.1))
+            page = self._client.get(path, query, timeout=max(self._deadline.left(30.0), 1.0))
         except Failure:
             return {}
         return page if isinstance(page, dict) else {}
@@ -127,8 +132,13 @@ class Follower:
             self._why = ""
         elif self._pace.monotonic() - self._why_at >= self._pace.heartbeat:
             self._why_at = self._pace.monotonic()
-            self._why = str(self._glance(f"{self._path}/explain").get("summary") or "")
+            self._why = self._explained()
         return self._why
+
+    def _explained(self) -> str:
+        if self.last.get("state") == "PENDING":
+            return ""
+        return str(self._glance(f"{self._path}/explain").get("summary") or "")
 
 
 def finish(session: Session, address: str, wish: Wish, *, deadline: Deadline) -> Object:

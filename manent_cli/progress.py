@@ -93,7 +93,7 @@ class Progress:
         self._last_line = text
         self._tails.setdefault(name, deque(maxlen=_TAIL)).append(text)
         if not self._talk.is_terminal:
-            self.say(f"log {name} | {text}")
+            self.say(f"log {name} | {text}" if name else f"log | {text}")
 
     def trouble(self, failure: Failure) -> None:
         """Tell why nothing is known at the moment."""

@@ -218,8 +218,8 @@ def _ask(
     timeout = seconds(given.timeout, option="--timeout") if given.timeout else None
     deadline = Deadline(session.pace, timeout)
     accepted = ask(session, path, body, key=given.key, deadline=deadline)
-    if not isinstance(accepted, dict) or not accepted.get("id"):
-        raise Strange(session.client.url, "the deploy it accepted has no id")
+    if not isinstance(accepted, dict) or not accepted.get("id") or "state" not in accepted:
+        raise Strange(session.client.url, "it accepted something, but no deploy")
     _tell_accepted(session, accepted)
     if given.no_wait:
         print_deploy(session, accepted)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from manent_cli.asking import find
 from manent_cli.client import segment
 from manent_cli.errors import BadUsage, Failure, Problem
 from manent_cli.noun import address
@@ -37,7 +38,7 @@ class Logs(Options):
 @command(app, "logs", Logs)
 def logs(session: Session, given: Logs) -> None:
     """Print the log of a deploy."""
-    path = f"/deploys/{segment(address(given.id))}/logs"
+    path = f"/deploys/{segment(find(session, address(given.id))['id'])}/logs"
     if given.follow and session.form in {"json", "yaml"}:
         raise BadUsage(f"a log that grows is no {session.form} document", next="use -o jsonl")
     read = _followed if given.follow else _stored

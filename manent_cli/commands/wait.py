@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from manent_cli.asking import find
 from manent_cli.duration import seconds
 from manent_cli.follow import Wish, conclude, finish, print_deploy
 from manent_cli.noun import address
@@ -40,6 +41,7 @@ def wait(session: Session, given: Wait) -> int:
 def _see_through(session: Session, given: Wait, wish: Wish) -> int:
     timeout = seconds(given.timeout, option="--timeout") if given.timeout else None
     deadline = Deadline(session.pace, timeout)
-    ended = finish(session, address(given.id), wish, deadline=deadline)
+    found = find(session, address(given.id), deadline=deadline)
+    ended = finish(session, found["id"], wish, deadline=deadline)
     print_deploy(session, ended)
     return conclude(ended, wish)

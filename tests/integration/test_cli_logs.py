@@ -10,6 +10,8 @@ from tests.rig.fake_api import FakeApi, Script, ends
 from tests.rig.fake_http import Refusal, problem
 from tests.rig.manent import Manent
 
+LOGS = "/deploys/0197-deploy-0001/logs"
+
 
 @pytest.fixture
 def api():
@@ -42,7 +44,7 @@ def test_a_long_log_is_asked_for_a_page_at_a_time(api, manent):
     lines = [(0.0, "deploy:web-1", str(number)) for number in range(1300)]
     api.add(replace(ends("SUCCESS", "deployed"), lines=lines))
     assert manent("logs", "0197-d").out.split() == [str(number) for number in range(1300)]
-    afters = [one.query["after"] for one in api.requests("GET", "/deploys")]
+    afters = [one.query["after"] for one in api.requests("GET", LOGS)]
     assert afters == [["0"], ["500"], ["1000"]]
 
 
@@ -86,7 +88,8 @@ def test_a_problem_inside_a_stream_ends_it_with_its_code(api, manent):
     data = json.dumps(problem(403, "not_allowed"))
     stream = f"event: problem\ndata: {data}\n\n"
     kind = {"Content-Type": "text/event-stream"}
-    api.refusals.append(Refusal("GET", "/deploys", 200, stream, headers=kind))
+    api.add(Script())
+    api.refusals.append(Refusal("GET", LOGS, 200, stream, headers=kind))
     assert manent("logs", "-f", "0197-d").code == 4
 
 

@@ -197,6 +197,7 @@ def test_a_waiting_deploy_says_its_place_and_why(api, manent):
     said = manent(*SHOP, "--timeout", "500ms", pace=replace(FAST, heartbeat=0.15))
     assert "Z ENQUEUED queued (2 in the queue)\n" in said.err
     assert "Z still waits for deploy 7\n" in said.err
+    assert "  why: waits for deploy 7\n" in said.err
 
 
 def test_every_line_where_lines_stay_begins_with_the_time(api, manent):
@@ -242,6 +243,27 @@ def test_a_step_that_runs_again_is_told_again(api, manent):
     assert "step deploy:web-1 failed (attempt 1), will be tried again: exit 3\n" in err
     assert "step deploy:web-1 running\n" in err
     assert "step deploy:web-1 running, attempt 2\n" in err
+
+
+def test_a_server_that_was_never_there_is_not_waited_for_without_end(api, manent):
+    api.down()
+    for command in (("wait", "0197-d"), ("logs", "-f", "0197-d")):
+        said = manent(*command, pace=replace(FAST, post=0.3))
+        assert said.code == 1
+        assert said.err.count("trying again") == 1
+
+
+def test_an_answer_that_is_no_deploy_ends_the_wait(api, manent):
+    for body in ([], {"id": "x"}, None, "<html>"):
+        api.refusals.append(Refusal("GET", "/deploys/", 200, body))
+        assert manent(*SHOP).code == 1
+
+
+def test_a_log_that_repeats_itself_is_told_once(api, manent):
+    item = {"sequence": 1, "step": "deploy:web-1", "text": "again"}
+    api.fixed["deploys/0197-deploy-0001/logs"] = {"items": [item], "next": 0, "ended": False}
+    said = manent(*SHOP)
+    assert (said.code, said.err.count("again")) == (0, 1)
 
 
 def test_wait_tells_states_and_ends_with_the_code(api, manent):
