@@ -9,6 +9,7 @@ from typing import Any
 
 from manent_server import settings as configuration
 from manent_server.domain.errors import ConfigurationError, ManentError
+from manent_server.engine.aim import texts
 from manent_server.engine.control import Watch
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity, identify
@@ -24,7 +25,7 @@ from manent_server.plugins.host import Host
 from manent_server.plugins.runner import Runner
 from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Offer, Start
-from manent_server.settings import Settings
+from manent_server.settings import Settings, fill
 from manent_server.settings.reload import reload
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
@@ -44,16 +45,25 @@ def read(path: Path, environ: Mapping[str, str]) -> tuple[Settings, Host]:
     Raises:
         ConfigurationError: With everything that is wrong.
     """
-    first = configuration.load(path, environ=environ)
-    host = hosts.discover(first.plugins.external)
+    host = hosts.discover(configuration.external_plugins(path, environ=environ))
 
     def check(plugin: str, options: Mapping[str, Any]) -> list[tuple[str, str]]:
         if plugin in host.names():
-            return list(host.check_options(plugin, options))
+            return [*host.check_options(plugin, options), *_check_templates(host, plugin, options)]
         return [("", f"plugin {plugin} is broken: {host.broken.get(plugin, 'unknown')}")]
 
     known = [*host.names(), *host.broken]
     return configuration.load(path, environ=environ, check_options=check, plugins=known), host
+
+
+def _check_templates(host: Host, plugin: str, options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Placeholders nobody would fill in, found before a deploy meets them."""
+    found = []
+    for path, text in texts(options):
+        wrong = fill.check(text) if path in host.plugin(plugin).templates else None
+        if wrong is not None:
+            found.append((path, wrong))
+    return found
 
 
 @dataclass

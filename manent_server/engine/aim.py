@@ -3,7 +3,7 @@
 Every attempt of a deploy sees the snapshot that `prepare` stored, wherever it runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,18 @@ def _fetched(run: Run, aim: Aim) -> dict[str, str] | None:
         return None
     fetched = run.shop.artifacts.fetch(aim.artifact["url"], sha256=aim.artifact["sha256"])
     return {"path": str(fetched.path), "sha256": fetched.sha256}
+
+
+def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in options with its path, as plugins name those they mark as templates."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from texts(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts(item, path)
+    elif isinstance(value, str):
+        yield path, value
 
 
 def _filled(run: Run, step: Step, aim: Aim) -> Any:

@@ -96,11 +96,13 @@ class Passage:
             locks = marks.locks(tx, at=at)
         started_at = run.deploy.started_at or at
         closed = gates.stopping(run.deploy.asked, locks, started_at=started_at, at=at)
-        if not closed or run.control.is_cancelled:
+        due = run.deploy.deadline_at or at + _RECHECK
+        # Past the deadline the next hand-out is refused, and the deploy fails as it should.
+        if not closed or run.control.is_cancelled or due <= at:
             return
         self._phase(Phase.LOCKED)
         run.logbook.say(f"waits before the next wave: {closed[0].detail}")
-        raise Parked(min(closed[0].opens_at or at + _RECHECK, at + _RECHECK), "gate")
+        raise Parked(min(closed[0].opens_at or due, due, at + _RECHECK), "gate")
 
     def _soak(self, step: Step) -> bool:
         """Wait after a wave; False if a cancel ended it. Its time does not count."""

@@ -125,6 +125,15 @@ def read(tx: Transaction, deploy: str) -> Deploy | None:
     return _one(tx, sa.select(*columns(tx)).where(tx.tables.deploys.c.id == deploy))
 
 
+def versions(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
+    """The versions of deploys by their id."""
+    if not ids:
+        return {}
+    d = tx.tables.deploys
+    rows = tx.connection.execute(sa.select(d.c.id, d.c.version).where(d.c.id.in_(ids)))
+    return {row.id: row.version for row in rows}
+
+
 def lock(tx: Transaction, deploy: str) -> Deploy | None:
     """One deploy by its full id, its row locked until the transaction ends."""
     query = sa.select(*columns(tx)).where(tx.tables.deploys.c.id == deploy).with_for_update()

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain.deploy import State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
@@ -125,24 +125,26 @@ def _read_cursor(cursor: str) -> tuple[datetime, str]:
     return instant, deploy
 
 
-def place_in_queue(tx: Transaction, row: Deploy) -> tuple[int, list[str]] | None:
-    """Position from 1 and the ids ahead, for a deploy that waits for its place."""
+def queued(tx: Transaction, environment: str) -> list[str]:
+    """The ids that wait for a place in an environment, the head of the queue first."""
     d, s = tx.tables.deploys, tx.tables.slots
-    if row.ticket is None:
-        return None
     ids = tx.connection.execute(
         sa.select(d.c.id)
         .where(
-            d.c.environment == row.environment,
-            d.c.state == "ENQUEUED",
+            d.c.environment == environment,
+            d.c.state == State.ENQUEUED,
             d.c.ticket.is_not(None),
             ~sa.exists().where(s.c.deploy == d.c.id),
         )
         .order_by(d.c.priority, d.c.ticket)
-    ).scalars()
-    ahead: list[Any] = []
-    for waiting in ids:
-        if waiting == row.id:
-            return len(ahead) + 1, ahead
-        ahead.append(waiting)
-    return None
+    )
+    return list(ids.scalars())
+
+
+def place_in_queue(tx: Transaction, row: Deploy) -> tuple[int, list[str]] | None:
+    """Position from 1 and the ids ahead, for a deploy that waits for its place."""
+    ids = queued(tx, row.environment) if row.ticket is not None else []
+    if row.id not in ids:
+        return None
+    ahead = ids[: ids.index(row.id)]
+    return len(ahead) + 1, ahead

@@ -1,5 +1,6 @@
 """Inspect: everything one can read."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -36,7 +37,7 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
     )
     with desk.store.read() as tx:
         rows, after = finding.page(tx, page)
-        return view.page([_shown(tx, desk, row) for row in rows], after)
+        return view.page(_all_shown(tx, desk, rows), after)
 
 
 def _name(text: str | None, what: str) -> str | None:
@@ -57,14 +58,26 @@ def deploy(desk: Desk, address: str) -> dict[str, Any]:
 
 
 def _shown(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
-    place = finding.place_in_queue(tx, row) if row.state == State.ENQUEUED else None
-    back = rows_of.read(tx, row.rollback_to) if row.rollback_to else None
-    return view.deploy(
-        row,
-        url=desk.url,
-        position=place[0] if place else None,
-        back_to=back.version if back else None,
-    )
+    return _all_shown(tx, desk, [row])[0]
+
+
+def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict[str, Any]]:
+    """Deploys with what stands in other rows, each asked for once."""
+    queued = {row.environment for row in rows if row.state == State.ENQUEUED}
+    positions: dict[str, int] = {}
+    for environment in queued:
+        ids = finding.queued(tx, environment)
+        positions |= {deploy: place for place, deploy in enumerate(ids, start=1)}
+    versions = rows_of.versions(tx, [row.rollback_to for row in rows if row.rollback_to])
+    return [
+        view.deploy(
+            row,
+            url=desk.url,
+            position=positions.get(row.id),
+            back_to=versions.get(row.rollback_to or ""),
+        )
+        for row in rows
+    ]
 
 
 def steps(desk: Desk, address: str) -> dict[str, Any]:
@@ -139,7 +152,7 @@ def environment(desk: Desk, name: str) -> dict[str, Any]:
         everyone = [worker for worker in workers.everyone(tx) if row.pool in worker.pools]
         return view.environment(row) | {
             "slots": [_slot(tx, slot) for slot in queue.slots(tx, wanted)],
-            "queue": [_shown(tx, desk, deploy) for deploy in waiting],
+            "queue": _all_shown(tx, desk, waiting),
             "locks": [view.lock(lock) for lock in locks],
             "last": _last(tx, desk, wanted),
             "workers": [
