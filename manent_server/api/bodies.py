@@ -30,6 +30,8 @@ OutcomeName = Literal[
     "superseded",
 ]
 
+GateName = Literal["outdated"]
+
 
 class Body(BaseModel):
     """A JSON object from outside: no unknown field, no text taken for a number or back."""
@@ -80,7 +82,9 @@ class DeployBody(Body):
         default=None, description="Order of builds: a lower one is outdated by a higher."
     )
     if_blocked: Literal["wait", "refuse"] | None = None
-    override: Annotated[list[Name], Field(max_length=20)] = []
+    override: Annotated[list[GateName], Field(max_length=20)] = Field(
+        default=[], description="Gates that do not hold this deploy back."
+    )
     targets: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     links: Links | None = None
     changes: Annotated[list[Change], Field(max_length=500)] = []

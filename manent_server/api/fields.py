@@ -12,8 +12,9 @@ MAX_COUNT = 2**53 - 1
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-# Text a person wrote: no control characters but the ends of lines.
-_PROSE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+# Text a person wrote: not blank, no control characters but the ends of lines.
+_CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
+_PROSE = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 
 from manent_server.api import shapes
 from manent_server.api.bodies import InventoryQuery
+from manent_server.api.fields import Name
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked
 from manent_server.domain.access import READ
@@ -30,7 +31,7 @@ def environments(asked: Asked) -> Any:
 
 
 @router.get("/environments/{name}", response_model=shapes.Environment, openapi_extra=needs(READ))
-def environment(name: str, asked: Asked) -> Any:
+def environment(name: Name, asked: Asked) -> Any:
     """One environment: slots, queue, locks, last end."""
     return asked.calls.environment(asked.desk, name)
 

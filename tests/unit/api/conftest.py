@@ -2,6 +2,7 @@
 
 import io
 import logging
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,7 @@ class FakeUsecases:
         self.lines: list[dict[str, Any]] = []
         self.has_ended = True
         self.more: dict[str, Any] = {}
+        self.delay = 0.0
         self.report: dict[str, Any] = {
             "ready": True,
             "draining": False,
@@ -83,6 +85,8 @@ class FakeUsecases:
     def _remembered(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
         def call(desk: Any, *arguments: Any, **keywords: Any) -> Any:
             self.asked.append((name, arguments, keywords))
+            if name == "submit":
+                time.sleep(self.delay)
             if self.fail_with is not None:
                 raise self.fail_with
             if name == "log":

@@ -182,7 +182,8 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"targets": "web-1"}, "targets", "a list"),
         ({"targets": []}, "targets", "fewer than 1"),
         ({"targets": ["web-1", 2]}, "targets.1", "quote it"),
-        ({"override": ["x"] * 21}, "override", "more than 20"),
+        ({"override": ["outdated"] * 21}, "override", "more than 20"),
+        ({"override": ["freeze"]}, "override.0", "'outdated'"),
         ({"reason": ""}, "reason", "shorter than 1"),
         ({"reason": "x" * 2001}, "reason", "longer than 2000"),
         ({"links": {"ci": "javascript:alert(1)"}}, "links.ci", "does not match"),
@@ -201,6 +202,7 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"": 1}, "?", "known are"),
         ({"sha256": ""}, "sha256", "does not match"),
         ({"environment": ""}, "environment", "shorter than 1"),
+        ({"reason": " \t\n"}, "reason", "does not match"),
         ({"reason": "\x1b[2J"}, "reason", "does not match"),
     ],
 )

@@ -18,6 +18,7 @@ from manent_server.usecases.requests import (
     LockRequest,
     RollbackRequest,
 )
+from manent_server.usecases.submit import OVERRIDES
 from tests.unit.api.conftest import ADMIN, DEPLOY, FakeUsecases
 
 ANN = Caller("ann", "admin")
@@ -286,5 +287,8 @@ def test_the_version_names_the_oldest_client(client: TestClient) -> None:
 def test_the_words_of_the_query_are_those_of_the_domain(client: TestClient) -> None:
     for state in State:
         assert client.get(f"/api/v1/deploys?state={state}").status_code == 200
+    for gate in OVERRIDES:
+        body = {**PLACE, "version": "1", "override": [gate]}
+        assert client.post("/api/v1/deploys", json=body).status_code == 202
     for outcome in Outcome:
         assert client.get(f"/api/v1/deploys?outcome={outcome}").status_code == 200

@@ -1,0 +1,79 @@
+"""The OpenAPI document and the pages made from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from manent_server.api import problem, reference
+from manent_server.api.route import RIGHT
+from manent_server.api.signin import PUBLIC
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
+
+
+@pytest.fixture
+def operations(app: FastAPI) -> dict[str, dict[str, object]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in app.openapi()["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_the_document_is_openapi_3_1(app: FastAPI) -> None:
+    assert app.openapi()["openapi"].startswith("3.1")
+    assert app.openapi() is app.openapi()
+
+
+def test_every_route_is_in_the_document(app: FastAPI, operations: dict[str, object]) -> None:
+    served = {
+        f"{method} {route.path_format}"
+        for route in app.routes
+        for method in route.methods or ()
+        if not route.path.endswith("openapi.json")
+    }
+
+    assert set(operations) == served
+
+
+def test_every_operation_names_its_right_its_way_in_and_its_refusals(
+    operations: dict[str, dict[str, object]],
+) -> None:
+    for title, operation in operations.items():
+        if title.split()[1] in PUBLIC:
+            assert "security" not in operation
+            continue
+        assert operation[RIGHT] == "read" or not title.startswith("GET")
+        assert operation["security"] == [{"token": []}]
+        responses = operation["responses"]
+        assert isinstance(responses, dict)
+        assert {"401", "403", "422", "500", "503"} <= set(responses)
+        refusals = {code: answer for code, answer in responses.items() if code >= "400"}
+        for answer in refusals.values():
+            assert set(answer["content"]) == {problem.MEDIA_TYPE}
+        assert "HTTPValidationError" not in str(operation)
+
+
+def test_the_pages_name_every_route_and_every_code(operations: dict[str, object]) -> None:
+    page = reference.render()
+    errors = reference.render_errors()
+
+    assert all(f"### {title}\n" in page for title in operations)
+    codes = {kind.code for kind in problem.STATUS} - {"error"} | set(problem.CODES.values())
+    assert all(f"`{code}`" in errors for code in codes)
+
+
+def test_no_link_of_the_page_leads_nowhere() -> None:
+    page = reference.render()
+    anchors = {title.lower() for title in re.findall(r"^### (\w+)$", page, re.MULTILINE)}
+
+    assert set(re.findall(r"\(#(\w+)\)", page)) <= anchors
+
+
+def test_the_stored_document_is_not_stale() -> None:
+    stored = DOCS / "openapi.json"
+    assert stored.read_text() == reference.render_openapi(), (
+        f"stale: run python -m manent_server.api.reference {stored}"
+    )
