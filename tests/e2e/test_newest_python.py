@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NEWEST = "3.13"
-TESTS = ["tests/unit", "tests/e2e/test_first_deploy.py"]
+TESTS = ["tests/unit", "tests/e2e/test_first_deploy.py::test_three_commands_lead_to_a_deploy"]
 
 pytestmark = pytest.mark.e2e
 
@@ -33,7 +33,8 @@ def environment(python: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([python, "-m", "venv", folder], check=True, timeout=100)
         pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        subprocess.run([*pip, "install", "--editable", f"{ROOT}[test]"], check=True, timeout=300)
+        install = [*pip, "install", "--editable", f"{ROOT}[test]"]
+        subprocess.run(install, check=True, timeout=300, capture_output=True)
         ready.touch()
     return folder / "bin"
 

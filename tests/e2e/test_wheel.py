@@ -21,7 +21,7 @@ def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     built = [*pip, "wheel", ROOT, "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
-    subprocess.run(built, check=True, timeout=100)
+    subprocess.run(built, check=True, timeout=100, capture_output=True)
     (found,) = folder.glob("*.whl")
     return found
 
@@ -33,7 +33,8 @@ def installed(wheel, tmp_path_factory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", wheel], check=True, timeout=100)
+    install = [*pip, "install", "--quiet", "--no-deps", wheel]
+    subprocess.run(install, check=True, timeout=100, capture_output=True)
     # A path named in a .pth file is not searched for .pth files itself: the editable install of
     # the project stays out of sight.
     (site,) = folder.glob("lib/python*/site-packages")
