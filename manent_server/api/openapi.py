@@ -19,6 +19,7 @@ _WORDS |= {409: "In conflict with the present state, or refused by policy", 422:
 
 def install(app: FastAPI) -> None:
     """Let the application answer with our document."""
+    # FastAPI's own way to replace its document.
     app.openapi = lambda: _once(app)  # type: ignore[method-assign]
 
 

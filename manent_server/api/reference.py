@@ -172,4 +172,5 @@ def _first_line(doc: str | None) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(render_openapi())
+    (Path(sys.argv[1]) / "openapi.json").write_text(render_openapi())
+    (Path(sys.argv[1]) / "errors.md").write_text(render_errors())
