@@ -63,6 +63,7 @@ class Rig:
         self._config = merged(FAST, applications(self.ledger), config or {})
         self._config = merged(self._config, {"database": {"url": database_url}})
         self._options = {MAIN: tuple(options)}
+        self._own_environ: dict[str, Mapping[str, str]] = {}
         self._ports: dict[str, tuple[int, int]] = {}
         self._processes: dict[str, Process] = {}
         self._client: httpx2.Client | None = None
@@ -101,16 +102,27 @@ class Rig:
         process = Process(
             [str(BIN / "manent-server"), "serve", *self._options[name]],
             log=self.folder / f"{name}.log",
-            environ={**self._environ, "MANENT_CONFIG": str(self.config_file(name))},
+            environ={
+                **self._environ,
+                **self._own_environ.get(name, {}),
+                "MANENT_CONFIG": str(self.config_file(name)),
+            },
         )
         self._processes[name] = process
         if wait:
             until(lambda: self.is_ready(name), what=f"{name} ready", limit=_READY_LIMIT)
         return process
 
-    def start_worker(self, executor_id: str = "w1", *options: str, wait: bool = True) -> Process:
+    def start_worker(
+        self,
+        executor_id: str = "w1",
+        *options: str,
+        environ: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> Process:
         """Start a further worker on the same database (Postgres only), without the API."""
         self._options[executor_id] = ("--no-api", *options)
+        self._own_environ[executor_id] = environ or {}
         self.write_config(executor_id)
         return self.start(executor_id, wait=wait)
 
