@@ -128,7 +128,7 @@ def _arrange(kept: tuple[int, ...]) -> None:
 
 
 def _forget_signals(guard: int) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != guard:
@@ -146,6 +146,7 @@ def _await_orders() -> GuardCall:
 
 
 def _execute(argv: list[str], attempt: str) -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.execvpe(argv[0], argv, environment(attempt))  # noqa: S606 - argument lists, no shell
     except OSError as error:

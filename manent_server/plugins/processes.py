@@ -63,22 +63,25 @@ def descendants(processes: dict[int, Process], root: int) -> set[int]:
     return found
 
 
-def tree(root: int, mark: Mark) -> list[int]:
-    """All processes of an attempt but its guard `root`: below it, and those that carry its mark."""
+def tree(mark: Mark) -> list[int]:
+    """Processes of an attempt but its guard, which asks: first those below it, then the marked.
+
+    Empty only when there are none of either.
+    """
     processes = snapshot()
-    below = descendants(processes, root)
-    own = os.getpid()
-    return [
-        process.pid
-        for process in processes.values()
-        if process.pid not in (root, own) and (process.pid in below or mark.is_on(process))
-    ]
+    return list(descendants(processes, os.getpid())) or _carriers(mark, processes, set())
 
 
 def marked(mark: Mark, *, but: Iterable[int] = ()) -> list[int]:
     """The processes that carry the mark of an attempt; not a service started on purpose."""
-    spared = {os.getpid(), *but}
-    return [p.pid for p in snapshot().values() if p.pid not in spared and mark.is_on(p)]
+    return _carriers(mark, snapshot(), set(but))
+
+
+def _carriers(mark: Mark, processes: dict[int, Process], spared: set[int]) -> list[int]:
+    """Those of the session if there are any, for they are found at once; then the others."""
+    others = [p for p in processes.values() if p.pid not in spared and p.pid != os.getpid()]
+    of_session = [process.pid for process in others if process.session == mark.session]
+    return of_session or [process.pid for process in others if mark.is_on(process)]
 
 
 def group(leader: int) -> list[int]:

@@ -100,6 +100,7 @@ class Runner:
         )
         self._lock = threading.Lock()
         self._leashes: dict[str, Leash] = {}
+        self._told: dict[str, bytes] = {}
         self._is_idle = threading.Condition(self._lock)
 
     @property
@@ -137,14 +138,15 @@ class Runner:
             on_events: Told them in batches, which is faster; either of the two.
         """
         hear = on_events or _one_by_one(on_event)
-        for _ in range(_TRIES):
-            try:
-                leash = self._nursery.take()
-            except NoGuard as error:
-                return _not_started(str(error))
-            end = self._run(leash, call, hear)
-            if end is not None:
-                return end
+        try:
+            for _ in range(_TRIES):
+                end = self._run(self._nursery.take(), call, hear)
+                if end is not None:
+                    return end
+        except NoGuard as error:
+            return _not_started(str(error))
+        finally:
+            self._told.pop(call.attempt_id, None)
         return _not_started("guard processes end before they begin")
 
     def cancel(self, attempt_id: str, *, reason: str, grace: timedelta) -> None:
@@ -188,7 +190,8 @@ class Runner:
         with self._lock:
             self._leashes[call.attempt_id] = leash
         try:
-            leash.send(self._order(call).line(), _hook_line(call))
+            told = self._told.get(call.attempt_id, b"")
+            leash.send(self._order(call).line(), _hook_line(call), told)
             self._nursery.warm_up()
             return _follow(leash, hear)
         finally:
@@ -214,9 +217,14 @@ class Runner:
         )
 
     def _tell(self, attempt_id: str, message: dict[str, Any]) -> None:
-        leash = self._leashes.get(attempt_id)
-        if leash is not None:
-            leash.send(protocol.encode(message))
+        line = protocol.encode(message)
+        with self._lock:
+            leash = self._leashes.get(attempt_id)
+            if leash is None:
+                return
+            # Kept, should this guard die before it can begin and the call go to another.
+            self._told[attempt_id] = line
+        leash.send(line)
 
 
 def _follow(leash: Leash, hear: Callable[[Sequence[Event]], None]) -> HookEnd | None:

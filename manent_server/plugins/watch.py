@@ -167,7 +167,7 @@ class Watch:
             return processes.group(self._hook.pid)
         if self._reach is Reach.MARKED:
             return processes.marked(self._mark)
-        return processes.tree(os.getpid(), self._mark)
+        return processes.tree(self._mark)
 
     def _reap(self) -> None:
         for pid, status in processes.reap():

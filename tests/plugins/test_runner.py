@@ -172,7 +172,7 @@ def test_a_million_lines_go_through_at_once(bench: Bench) -> None:
     begun = time.monotonic()
     running = bench.start("flood", lines=1_000_000)
     assert running.end(60).result == "succeeded"
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 45  # some 3 s on an idle machine
     seen = [int(line) for line in running.lines if line.isdigit()]
     gaps = [int(line.split()[0][1:]) for line in running.lines if line.startswith("[")]
     assert seen == sorted(seen)
@@ -191,7 +191,8 @@ def test_a_worker_that_does_not_listen_loses_lines_but_not_the_result(bench: Ben
             heard.append(event.text)
 
     running = bench.start("flood", lines=4_000_000, on_event=hear)
-    assert running.end(60).result == "succeeded"
+    end = running.end(60)
+    assert end.result == "succeeded", end
     gaps = [int(line.split()[0][1:]) for line in heard if line.startswith("[")]
     assert gaps
     assert sum(gaps) + sum(line.isdigit() for line in heard) == 4_000_000
