@@ -156,7 +156,8 @@ def build_crew(house: House, on_lost: Callable[[], None]) -> Crew:
     """The worker of this process."""
     settings = house.settings
     identity = identify(settings.executor_id)
-    workdir = settings.worker.workdir.resolve()
+    # Two workers may share the folder: each keeps its own part of it.
+    workdir = settings.worker.workdir.resolve() / identity.executor
     runner = Runner(
         external=settings.plugins.external,
         state_dir=workdir / "idle",
@@ -201,7 +202,7 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         dispatcher=house.dispatcher,
         host=house.host,
         runner=runner,
-        artifacts=Artifacts(workdir / "artifacts"),
+        artifacts=Artifacts(workdir.parent / "artifacts"),
         secrets=Secrets(house.environ, settings.path.absolute().parent),
         redactor=house.redactor,
         metrics=house.metrics,

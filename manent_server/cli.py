@@ -163,8 +163,8 @@ class _Service:
     def _report(self) -> dict[str, Any]:
         crew = self._crew
         report = self._switches.report(crew.running if crew else lambda: 0)
-        if policy_differs(self._house):
-            report["policy"] = "another configuration is in force"
+        if self._switches.is_ready and policy_differs(self._house):
+            report["notes"] = ["another configuration than this process read is in force"]
         return report
 
     def _listen(self) -> list[Listener]:

@@ -47,6 +47,12 @@ class Control:
             self._attempts.discard(attempt)
             self._told.discard(attempt)
 
+    def note_cancel(self, *, rollback: bool) -> None:
+        """The row says that it is cancelled."""
+        with self.changed:
+            self.is_cancelled, self.wants_rollback = True, rollback
+            self.changed.notify_all()
+
     def cancel(self, runner: Runner, *, rollback: bool) -> None:
         """Stop what must not go on; with `rollback` an undoing goes on."""
         with self.changed:

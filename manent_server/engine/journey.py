@@ -7,12 +7,14 @@ from manent_server.domain import order as orders
 from manent_server.domain import plan
 from manent_server.domain.deploy import Kind
 from manent_server.engine.control import Control, Watch
+from manent_server.engine.handout import is_current
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.passage import Passage
 from manent_server.engine.prelude import Claim, Start, Verdict, begin
 from manent_server.engine.run import Parked, Run
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.engine.stepper import wake
+from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
@@ -55,6 +57,8 @@ class Journey:
         shop = self._shop
         order = orders.load(deploy.order_body)
         control = Control(deploy.id, deploy.epoch, grace=shop.caps.kill_grace)
+        if deploy.cancel_requested_at is not None:
+            control.note_cancel(rollback=deploy.cancel_rollback)
         logbook = Logbook(shop, deploy)
         run = Run(shop, deploy, order, plan.build(order, Kind(deploy.kind)), control, logbook)
         self._watch.add(control)
@@ -84,3 +88,13 @@ class Journey:
     def _leave(self, run: Run) -> None:
         if run.control.is_disowned or run.shop.lifeline.lost.is_set():
             run.logbook.abandon()
+        elif run.shop.lifeline.cut.is_set():
+            run.logbook.flush()
+            lost = self._shop.lifeline.lost.is_set
+            self._shop.store.repeat(lambda tx: self._hand_back(tx, run.deploy), stop=lost)
+
+    def _hand_back(self, tx: Transaction, deploy: Deploy) -> None:
+        """The drain is over while it waited between attempts: any worker may go on at once."""
+        row = deploys.lock(tx, deploy.id)
+        if row is not None and is_current(row, deploy):
+            self._shop.dispatcher.hand_back(tx, row)

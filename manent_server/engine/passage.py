@@ -63,7 +63,16 @@ class Passage:
 
     def _visit(self, wave: Wave) -> Outcome | None:
         """Targets side by side; after a failure no further one is begun."""
-        failures: list[Outcome] = []
+        rows = self._run.steps()
+        # A step that failed before this dispatch began: nothing further is begun beside it.
+        failures = [
+            Outcome(is_good=False, error={"step": step.name, **(rows[step.name].error or {})})
+            for visit in wave.visits
+            for step in visit.steps
+            if rows[step.name].state == "failed"
+        ]
+        if failures:
+            return failures[0]
 
         def one(visit: Visit) -> None:
             for step in visit.steps:
@@ -74,7 +83,12 @@ class Passage:
                 if not ended.is_good:
                     failures.append(_named(ended, step))
 
-        self._side_by_side(one, wave.visits)
+        try:
+            self._side_by_side(one, wave.visits)
+        except Parked:
+            # A failure beside it decides; what waited for its next try is not tried again.
+            if not failures:
+                raise
         return failures[0] if failures else None
 
     def _side_by_side(self, work_on: Callable[[Visit], None], visits: Sequence[Visit]) -> None:
@@ -157,7 +171,7 @@ class Passage:
         passed = Passed(
             kind=run.kind,
             is_complete=failure is None,
-            is_cancelled=failure is not None and run.control.is_cancelled,
+            is_cancelled=run.control.is_cancelled,
             undoing=Undoing.NONE,
         )
         if failure is None:

@@ -88,13 +88,15 @@ def _shown(error: ManentError) -> dict[str, Any]:
 def _artifacts(run: Run) -> dict[str, dict[str, str]]:
     """Per target the filled-in address and the digest of what was found there."""
     gone_back = _gone_back(run)
-    if gone_back is not None and gone_back.prepared:
-        stored = dict(gone_back.prepared["artifacts"])
-        return {name: stored[name] for name in run.order.targets if name in stored}
+    stored = (gone_back.prepared or {}).get("artifacts", {}) if gone_back is not None else {}
+    found: dict[str, dict[str, str]] = {
+        name: dict(stored[name]) for name in run.order.targets if name in stored
+    }
     if run.order.artifact is None:
-        return {}
-    found: dict[str, dict[str, str]] = {}
+        return found
     for target in run.order.targets:
+        if target in found:
+            continue
         url = _url(run, target)
         known = next((a for a in found.values() if a["url"] == url), None)
         pinned = run.deploy.sha256 or run.order.artifact.sha256

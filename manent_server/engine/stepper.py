@@ -13,8 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from manent_server.domain import retry
 from manent_server.domain.errors import ManentError
 from manent_server.domain.plan import Step
+from manent_server.domain.retry import Failure
 from manent_server.engine import aim as aims
 from manent_server.engine.aim import Aim, Handed
 from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finish, hand_out
@@ -23,6 +25,7 @@ from manent_server.engine.shop import Unwound
 from manent_server.plugins import lockfile
 from manent_server.plugins.events import Event, Heartbeat, LogLine
 from manent_server.plugins.runner import HookCall, HookEnd
+from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, records, work
 from manent_server.store.logs import Origin
 from manent_server.store.transaction import Transaction
@@ -93,12 +96,20 @@ class Stepper:
         if answer.refusal == Refusal.NOT_MINE:
             raise Unwound(self._run.deploy.id)
         if answer.refusal == Refusal.CANCELLED:
+            self._note_cancel()
             return CANCELLED
         if answer.refusal == Refusal.OVERDUE:
             return self._overdue()
         if answer.refusal == Refusal.OCCUPIED:
             self._wait_for_place(answer, waited=waited)
         return None
+
+    def _note_cancel(self) -> None:
+        """The hand-out saw the cancel before the watch did."""
+        with self._run.shop.store.read() as tx:
+            row = deploys.read(tx, self._run.deploy.id)
+        if row is not None and row.cancel_requested_at is not None:
+            self._run.control.note_cancel(rollback=row.cancel_rollback)
 
     def _wait_for_place(self, answer: HandOut, *, waited: float) -> None:
         """Another attempt of this application here may still be at work."""
@@ -133,6 +144,27 @@ class Stepper:
         self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.lost.is_set)
         return Outcome(is_good=False, error=error)
 
+    def _postpone(self, error: dict[str, Any]) -> None:
+        """What the hook needs cannot be had now: a failure within the policy, without a hook."""
+        deploy, name, policy = self._run.deploy, self._step.name, self._run.order.retry
+
+        def record(tx: Transaction) -> None:
+            row = deploys.lock(tx, deploy.id)
+            step = work.read_step(tx, deploy.id, deploy.pass_number, name)
+            if row is None or row.epoch != deploy.epoch or step is None:
+                return
+            at = tx.now()
+            began_at = step.started_at or at
+            failure = Failure(step.failures + 1, is_retryable=True)
+            due = retry.next_try(policy, failure, began_at=began_at, at=at)
+            values: dict[str, Any] = {"failures": failure.number, "error": error}
+            values |= {"started_at": began_at, "next_try_at": due}
+            values |= {"state": "failed", "ended_at": at} if due is None else {}
+            work.update_step(tx, deploy.id, deploy.pass_number, name, **values)
+
+        self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.is_cut)
+        self._run.logbook.say(f"{name} waits: {error['message']}", step=name)
+
     def _try_once(self) -> HandOut | None:
         """One attempt; None when it was handed out and has ended, else why it was not."""
         run = self._run
@@ -140,6 +172,9 @@ class Stepper:
             made = aims.context(
                 run, self._step, self._aim, Handed(0, None, run.folder), run.steps()
             )
+        except ArtifactUnavailable as error:
+            self._postpone({"code": error.code, "message": error.detail, "next": error.next})
+            return None
         except ManentError as error:
             self._fail({"code": error.code, "message": error.detail, "next": error.next})
             return None

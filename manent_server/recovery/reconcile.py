@@ -8,16 +8,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from manent_server.domain.deploy import Phase, State
 from manent_server.domain.liveness import is_lost
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
+from manent_server.engine.identity import Identity
 from manent_server.engine.inspection import Delivery
 from manent_server.observability.metrics import Metrics
+from manent_server.plugins import lockfile
 from manent_server.store import deploys, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
+from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor
 from manent_server.usecases import cancel
 from manent_server.usecases.desk import Desk
@@ -47,6 +51,7 @@ class Reconciler:
 
     desk: Desk
     metrics: Metrics
+    here: Identity
     heartbeat_interval: timedelta
     stale_after: timedelta
     _unnamed: dict[str, _Unnamed] = field(default_factory=dict)
@@ -155,13 +160,36 @@ class Reconciler:
             stale_after=self.stale_after,
         )
 
+    def _end_attempts(self, tx: Transaction, row: Deploy) -> bool:
+        """End the attempts a lost worker left that are known dead; False if one may live.
+
+        The processes of an attempt hold its lock file: who gets it on the same host knows.
+        """
+        place = (row.environment, row.application)
+        mine = [a for a in work.open_attempts(tx, place=place) if a.deploy == row.id]
+        if not all(self._is_known_dead(attempt) for attempt in mine):
+            return False
+        for attempt in mine:
+            error = {"code": "interrupted", "message": f"{attempt.executor} was lost; cancelled"}
+            work.update_attempt(
+                tx, attempt.id, ended_at=tx.now(), result="interrupted", error=error
+            )
+        return True
+
+    def _is_known_dead(self, attempt: Attempt) -> bool:
+        here = self.here.boot, self.here.pid_namespace
+        file = Path(attempt.lock_file)
+        is_here = (attempt.boot, attempt.pid_namespace) == here
+        return is_here and file.exists() and lockfile.is_free(file)
+
     def _conclude(self, found: Deploy, owner: Executor | None) -> None:
         def conclude(tx: Transaction) -> bool:
             row = deploys.lock(tx, found.id)
             if row is None or not row.is_live or row.epoch != found.epoch:
                 return False
             if owner is not None:
-                _end_attempts(tx, row)
+                if not self._end_attempts(tx, row):
+                    return False
                 deploys.update(tx, row.id, executor=None, incarnation=None)
             elif row.executor is not None or row.cancel_rollback:
                 return False
@@ -170,16 +198,6 @@ class Reconciler:
         if self.desk.store.once(conclude):
             _log.warning("deploy %s was cancelled while nobody ran it", found.id)
             self.desk.admission(found.environment)
-
-
-def _end_attempts(tx: Transaction, row: Deploy) -> None:
-    # The person who cancels a lost worker's deploy vouches for it: its lease has no end.
-    for attempt in work.open_attempts(tx, place=(row.environment, row.application)):
-        if attempt.deploy == row.id:
-            error = {"code": "interrupted", "message": f"{attempt.executor} was lost; cancelled"}
-            work.update_attempt(
-                tx, attempt.id, ended_at=tx.now(), result="interrupted", error=error
-            )
 
 
 def _reason_of_delivery(delivery: Delivery | None, crew: Mapping[str, Executor]) -> str | None:

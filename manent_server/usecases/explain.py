@@ -1,5 +1,6 @@
 """Explain: why a deploy is not running, what it does, or why it ended so."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from manent_server.domain import gates
@@ -21,7 +22,7 @@ def explain(desk: Desk, address: str) -> dict[str, Any]:
         place = finding.place_in_queue(tx, row) if row.state == State.ENQUEUED else None
         blocker = _blocker(tx, desk, row) if row.is_live else None
         crew = _workers(tx, desk, row) if row.is_live else None
-        summary = _summary(tx, row, closed, place, (blocker, crew))
+        summary = _summary(tx, desk, row, _Why(closed, place, blocker, crew))
     return {
         "id": row.id,
         "state": row.state,
@@ -76,28 +77,32 @@ def _workers(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
     return {"pool": row.pool, "alive": [worker.id for worker in found], "lacking": lacking}
 
 
-def _summary(
-    tx: Transaction,
-    row: Deploy,
-    closed: tuple[gates.ClosedGate, ...],
-    place: tuple[int, list[str]] | None,
-    others: tuple[dict[str, Any] | None, dict[str, Any] | None],
-) -> str:
-    blocker, crew = others
+@dataclass(frozen=True)
+class _Why:
+    """What was found out about a deploy that does not run."""
+
+    closed: tuple[gates.ClosedGate, ...]
+    place: tuple[int, list[str]] | None
+    blocker: dict[str, Any] | None
+    crew: dict[str, Any] | None
+
+
+def _summary(tx: Transaction, desk: Desk, row: Deploy, why: _Why) -> str:
     if not row.is_live:
         return _ended(row)
-    if closed:
-        return "; ".join(gate.detail for gate in closed)
-    lacking = (
-        f"no live worker of pool {row.pool} offers {crew['lacking'][0]}"
-        if (crew and crew["lacking"])
-        else None
-    )
-    if lacking and crew and not crew["alive"]:
-        lacking = f"no worker of pool {row.pool} is alive"
+    if why.closed:
+        return "; ".join(gate.detail for gate in why.closed)
     if row.state == State.PENDING:
-        return _running(tx, row, blocker)
-    return _waiting(place, blocker, lacking)
+        return _running(tx, desk, row, why.blocker)
+    return _waiting(why.place, why.blocker, _lacking(row, why.crew))
+
+
+def _lacking(row: Deploy, crew: dict[str, Any] | None) -> str | None:
+    if crew is None or not crew["lacking"]:
+        return None
+    if not crew["alive"]:
+        return f"no worker of pool {row.pool} is alive"
+    return f"no live worker of pool {row.pool} offers {crew['lacking'][0]}"
 
 
 def _ended(row: Deploy) -> str:
@@ -113,7 +118,7 @@ def _ended(row: Deploy) -> str:
     return words
 
 
-def _running(tx: Transaction, row: Deploy, blocker: dict[str, Any] | None) -> str:
+def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] | None) -> str:
     if blocker is not None:
         alive = "" if blocker["alive"] else ", which sends no heartbeat,"
         return (
@@ -127,6 +132,8 @@ def _running(tx: Transaction, row: Deploy, blocker: dict[str, Any] | None) -> st
     doing = ", ".join(f"{s.name} since {view.instant(s.started_at)}" for s in steps)
     worker = workers.read(tx, row.executor) if row.executor else None
     place = f" on {row.executor}" if worker else ""
+    if worker is not None and not inspect.is_alive(desk, worker, tx):
+        place += f", a worker that sent its last heartbeat at {view.instant(worker.heartbeat_at)},"
     return f"{row.phase}{place}" + (f": {doing}" if doing else "")
 
 

@@ -22,5 +22,6 @@ def ready(desk: Desk) -> dict[str, Any]:
         "ready": not reasons,
         "draining": draining,
         "running": int(report.get("running", 0)),
-        "reasons": reasons,
+        # What does not keep it from being ready is said all the same.
+        "reasons": [*reasons, *report.get("notes", ())],
     }

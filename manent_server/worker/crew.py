@@ -1,6 +1,7 @@
 """The worker of a process: from taking its executor row to signing off."""
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ class Crew:
         """
         self.shop.runner.start()
         resumed = self.start.take(wait)
+        # Everything an earlier start ran here is known dead now: its folders are nobody's.
+        for left in ("deploys", "attempts"):
+            shutil.rmtree(self.shop.workdir / left, ignore_errors=True)
         for deploy in resumed.deploys:
             _log.info("deploy %s was left by an earlier start and is dispatched anew", deploy)
         self.heartbeat.start(self.watch, self.shop.runner)

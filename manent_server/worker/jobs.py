@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from manent_server.engine.identity import identify
 from manent_server.observability.metrics import Metrics
 from manent_server.recovery import reconcile
 from manent_server.recovery.reconcile import Reconciler
@@ -22,6 +23,7 @@ def jobs(desk: Desk, metrics: Metrics) -> list[Job]:
     reconciler = Reconciler(
         desk,
         metrics,
+        identify(desk.settings().executor_id),
         heartbeat_interval=recovery.heartbeat_interval,
         stale_after=recovery.stale_after,
     )
