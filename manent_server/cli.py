@@ -162,10 +162,7 @@ class _Service:
 
     def _report(self) -> dict[str, Any]:
         crew = self._crew
-        report = self._switches.report(crew.running if crew else lambda: 0)
-        if self._switches.is_ready and policy_differs(self._house):
-            report["notes"] = ["another configuration than this process read is in force"]
-        return report
+        return self._switches.report(crew.running if crew else lambda: 0)
 
     def _listen(self) -> list[Listener]:
         server = self._house.settings.server
@@ -235,14 +232,6 @@ class _Service:
             _log.error("another process has taken this executor row; hooks are killed, restart me")
             self._crew.abandon()
         return code
-
-
-def policy_differs(house: House) -> bool:
-    """Whether another configuration is in force; False where nobody can say."""
-    try:
-        return policy.differs(house.store, house.settings)
-    except ManentError:
-        return False
 
 
 @app.command()

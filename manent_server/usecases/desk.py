@@ -13,6 +13,10 @@ from manent_server.store.transaction import Store
 from manent_server.usecases.admit import Admission
 
 
+STARTING = "starting"
+"""The reason a process gives until its tables are ready."""
+
+
 @dataclass(frozen=True)
 class Desk:
     """Collaborators of the use cases.

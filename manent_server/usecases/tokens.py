@@ -8,13 +8,13 @@ from typing import Any
 
 from manent_server.domain import access, names
 from manent_server.domain.access import Caller
-from manent_server.domain.errors import Invalid, NotFound, NotSignedIn
+from manent_server.domain.errors import Invalid, NotFound, NotSignedIn, Unavailable
 from manent_server.store import records
 from manent_server.store import tokens as rows
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import view
-from manent_server.usecases.desk import Desk
+from manent_server.usecases.desk import STARTING, Desk
 from manent_server.usecases.requests import TokenRequest
 
 _LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -103,8 +103,11 @@ def authenticate(desk: Desk, text: str) -> Caller:
     """Who a token stands for.
 
     Raises:
+        Unavailable: The tables are not ready yet.
         NotSignedIn: It is unknown, expired or revoked; the answer does not say which.
     """
+    if STARTING in desk.report().get("reasons", ()):
+        raise Unavailable("the server is starting", next="ask again in a few seconds")
     body = text.removeprefix(_PREFIX)
     is_ours = text.startswith(_PREFIX) and text.isascii() and len(body) == _SECRET + _CHECK
     if is_ours and secrets.compare_digest(_checksum(body[:_SECRET]), body[_SECRET:]):

@@ -8,6 +8,8 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+from manent_server.usecases.desk import STARTING
+
 RESTART_ME = 75
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -50,7 +52,7 @@ class Switches:
 
     def report(self, running: Callable[[], int]) -> dict[str, Any]:
         """What this process says of itself."""
-        reasons = [] if self.is_ready or self.is_ended else ["starting"]
+        reasons = [] if self.is_ready or self.is_ended else [STARTING]
         if self.is_lost:
             reasons.append("the executor row is another's")
         return {"draining": self.is_ended, "running": running(), "reasons": reasons}
