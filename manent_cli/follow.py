@@ -43,6 +43,7 @@ class Follower:
         self._path = f"/deploys/{segment(address)}"
         self._after = 0
         self._has_more = wish.is_told
+        self._has_lines = False
         self._why = ""
         self._why_at = self._pace.monotonic()
         self.progress = Progress(session.talk, session.pace)
@@ -54,26 +55,37 @@ class Follower:
         Raises:
             TimeOver: It had not by the end of the waiting time.
         """
-        delay = self._pace.first
+        delay = 0.0
         while True:
             self.last = self._ask()
             if exit_codes.has_ended(self.last):
                 return self._end()
             changed = self.progress.deploy(self.last)
             changed = self._tell() or changed
+            delay = self._next(delay, changed=changed)
             self.progress.heartbeat(self._reason())
             if self._deadline.is_over:
                 self._stop_waiting()
-            delay = self._pace.first if changed else self._pace.after(delay)
             self._pace.sleep(self._deadline.left(delay))
+
+    def _next(self, delay: float, *, changed: bool) -> float:
+        # A log that grows is looked at often, but not as often as something new happens.
+        if changed or not delay:
+            return self._pace.first
+        most = self._pace.lively if self._has_lines else self._pace.longest
+        return min(self._pace.after(delay), most)
 
     def _end(self) -> Object:
         # The last lines may be stored a moment after the end.
         until = self._pace.monotonic() + self._pace.settle
-        while self._tell() or (self._has_more and self._pace.monotonic() < until):
-            self._pace.sleep(self._pace.first)
+        while self._tell() or self._has_lines or self._may_come(until):
+            if not self._has_lines:
+                self._pace.sleep(self._pace.first)
         self.progress.deploy(self.last)
         return self.last
+
+    def _may_come(self, until: float) -> bool:
+        return self._has_more and self._pace.monotonic() < until
 
     def _ask(self) -> Object:
         try:
@@ -108,7 +120,8 @@ class Follower:
         # Not for ever: a log that grows as fast as it is read must not hide the end.
         lines = sum(takewhile(bool, (self._log() for _ in range(_PAGES))))
         over = [step for step in (*failed, *ended) if self.progress.end(step)]
-        return bool(began or lines or over)
+        self._has_lines = lines > 0
+        return bool(began or over)
 
     def _log(self) -> int:
         page = self._glance(f"{self._path}/logs", {"after": self._after, "limit": _PAGE})

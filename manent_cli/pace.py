@@ -20,6 +20,7 @@ class Pace:
     first: float = 0.25
     factor: float = 1.5
     longest: float = 2.0
+    lively: float = 1.0
     heartbeat: float = 30.0
     settle: float = 3.0
     post: float = 20.0

@@ -283,11 +283,11 @@ def test_watch_tells_the_whole_story_of_one_deploy(api, manent):
 
 
 def test_a_long_log_is_read_in_pages_and_whole(api, manent):
-    lines = [(0.0, "deploy:web-1", f"line {number}") for number in range(1201)]
+    lines = [(0.0, "deploy:web-1", f"line {number}") for number in range(21201)]
     api.script = replace(ends("SUCCESS", "deployed"), lines=lines)
     err = manent(*SHOP).err
     assert [line.partition("| ")[2] for line in err.splitlines() if " | " in line] == [
-        f"line {number}" for number in range(1201)
+        f"line {number}" for number in range(21201)
     ]
     limits = {request.query["limit"][0] for request in api.requests("GET", "/deploys/0197")
               if "limit" in request.query}  # fmt: skip
