@@ -25,16 +25,16 @@ class Hello:
             self.fault = ""
         except OSError as error:
             self.greeting = ""
-            self.fault = f"cannot read greeting.txt: {error.strerror}"
+            self.fault = f"greeting.txt: {error.strerror}"
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         """The status and body for one path."""
-        known = {"application": "hello", "version": self.version}
         status = 503 if self.fault else 200
         if path == "/healthz":
-            return status, {**known, "healthy": not self.fault, "fault": self.fault}
+            return status, {"version": self.version, "fault": self.fault}
         if path == "/":
-            return status, {**known, "greeting": self.greeting, "pid": os.getpid()}
+            said = {"application": "hello", "version": self.version, "greeting": self.greeting}
+            return status, {**said, "pid": os.getpid()}
         return 404, {"error": "not found"}
 
 
