@@ -19,7 +19,7 @@ from manent_server.engine.shop import Caps, Lifeline, Shop
 from manent_server.engine.version import build
 from manent_server.observability import log
 from manent_server.observability.metrics import ExecutorBeat, Metrics
-from manent_server.observability.redaction import Redactor
+from manent_server.observability.redaction import MIN_LENGTH, Redactor
 from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
 from manent_server.plugins.runner import Runner
@@ -118,9 +118,12 @@ def open_house(path: Path, environ: Mapping[str, str]) -> House:
         ConfigurationError: With everything that is wrong.
     """
     settings, host = read(path, environ)
-    redactor = Redactor()
-    log.configure(settings.server.log.level, settings.server.log.format, redactor)
     engines = _connect(settings, settings.database.pool)
+    redactor = Redactor()
+    password = engines.ours.url.password
+    if password is not None and len(password) >= MIN_LENGTH:
+        redactor.add([password])
+    log.configure(settings.server.log.level, settings.server.log.format, redactor)
     store = Store(engines)
     dispatcher = Dispatcher(engines)
     return House(

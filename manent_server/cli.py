@@ -170,7 +170,12 @@ class _Service:
         bootstrap.watch_executors(house, self._desk)
         listeners = []
         if self._has_api:
-            made = create_app(self._desk, metrics=house.metrics, redactor=house.redactor)
+            made = create_app(
+                self._desk,
+                metrics=house.metrics,
+                redactor=house.redactor,
+                workflow_version=WORKFLOW_VERSION,
+            )
             front = Front(
                 certificate=server.tls.certificate if server.tls else None,
                 key=server.tls.key if server.tls else None,

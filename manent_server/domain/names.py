@@ -56,5 +56,5 @@ def nearest(text: str, known: Iterable[str]) -> str | None:
 def _invalid(text: str, what: str, rule: str, known: Iterable[str]) -> NameInvalid:
     like = nearest(text, known)
     shown = text.encode("unicode_escape").decode("ascii")[:80]
-    advice = f"did you mean {like!r}?" if like else f"a {what} has {rule}"
+    advice = f"did you mean {like!r}?" if like else f"the {what} has {rule}"
     return NameInvalid(f"{shown!r} is no valid {what}", next=advice)

@@ -17,6 +17,7 @@ from manent_server.settings.values import Environment, Placement
 from manent_server.store import deploys, marks, queue, records
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
+from manent_server.usecases import view
 from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
 
@@ -156,8 +157,8 @@ def shown(gate: ClosedGate) -> dict[str, Any]:
     """A closed gate as JSON."""
     return {
         "gate": gate.gate,
-        "closed_since": gate.closed_since.isoformat(),
-        "opens_at": gate.opens_at.isoformat() if gate.opens_at else None,
+        "closed_since": view.instant(gate.closed_since),
+        "opens_at": view.instant(gate.opens_at),
         "opened_by": gate.opened_by,
         "command": gate.command,
         "detail": gate.detail,

@@ -12,7 +12,6 @@ from manent_server.settings.values import Application, Environment, Placement, S
 from manent_server.store.transaction import Store
 from manent_server.usecases.admit import Admission
 
-
 STARTING = "starting"
 """The reason a process gives until its tables are ready."""
 

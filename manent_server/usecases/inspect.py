@@ -29,9 +29,11 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
     page = Page(
         application=_name(wanted.application, "application"),
         environment=_name(wanted.environment, "environment"),
-        version=names.version(wanted.version) if wanted.version else None,
+        version=names.version(wanted.version) if wanted.version is not None else None,
         states=[_word(state.upper(), list(State), "state") for state in wanted.states],
-        outcome=_word(wanted.outcome, list(Outcome), "outcome") if wanted.outcome else None,
+        outcome=_word(wanted.outcome, list(Outcome), "outcome")
+        if wanted.outcome is not None
+        else None,
         before=wanted.before,
         limit=wanted.limit,
     )

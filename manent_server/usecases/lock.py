@@ -28,7 +28,12 @@ def lock(
             return known
         at = tx.now()
         if request.expires_at is not None and request.expires_at <= at:
-            raise Invalid("expires_at lies in the past", next="give a later instant")
+            raise Invalid(
+                "expires_at lies in the past",
+                code="instant_past",
+                next="give a later instant",
+                errors=[{"path": "expires_at", "message": "lies in the past"}],
+            )
         if not any(lock.id == values["id"] for lock in marks.locks(tx, at=at)):
             marks.insert_lock(tx, values | {"created_at": at})
             detail = {"lock": values["id"], "reason": request.reason}
@@ -52,8 +57,12 @@ def _values(desk: Desk, request: LockRequest, caller: Caller) -> dict[str, Any]:
         raise Invalid("a lock needs a reason", next="say why, for whoever meets it")
     return {
         "id": secrets.token_hex(8),
-        "application": desk.application(request.application).name if request.application else None,
-        "environment": desk.environment(request.environment).name if request.environment else None,
+        "application": desk.application(request.application).name
+        if request.application is not None
+        else None,
+        "environment": desk.environment(request.environment).name
+        if request.environment is not None
+        else None,
         "reason": request.reason,
         "owner": caller.name,
         "expires_at": request.expires_at,

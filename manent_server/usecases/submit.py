@@ -79,7 +79,12 @@ def _kind(request: DeployRequest) -> Kind:
             next="use deploy or redeploy; a rollback is asked for at /rollbacks",
         )
     if request.kind == Kind.DEPLOY and request.version is None:
-        raise Invalid("version is missing", next="name the version to deploy")
+        raise Invalid(
+            "version is missing",
+            code="version_missing",
+            next="name the version to deploy",
+            errors=[{"path": "version", "message": "is missing"}],
+        )
     return Kind(request.kind)
 
 
@@ -90,7 +95,12 @@ def _check(request: DeployRequest) -> None:
     if request.if_blocked is not None and request.if_blocked not in IF_BLOCKED:
         raise Invalid(f"if_blocked {request.if_blocked!r} is not known", next="use wait or refuse")
     if request.not_before and request.not_after and request.not_after <= request.not_before:
-        raise Invalid("not_after is not after not_before", next="exchange or move them")
+        raise Invalid(
+            "not_after is not after not_before",
+            code="instants_reversed",
+            next="exchange or move them",
+            errors=[{"path": "not_after", "message": "is not after not_before"}],
+        )
 
 
 def _as_live(tx: Transaction, draft: Draft) -> Draft:
