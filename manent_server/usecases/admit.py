@@ -61,7 +61,8 @@ class Admission:
             return
         at = tx.now()
         hall = _Hall(environment, marks.locks(tx, at=at), at)
-        for row in deploys.delayed(tx, name):
+        # Thousands may wait: only what moves is locked, one statement each.
+        for row in [one for one in deploys.delayed(tx, name) if _moves(hall, one)]:
             self._open(tx, hall, row.id)
         waiting = [row for row in queue.waiting(tx, name) if not self._expires(tx, hall, row)]
         taken = queue.slots(tx, name)
@@ -126,6 +127,12 @@ class Admission:
             return False
         ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=later)
         return closing.close(tx, ending)
+
+
+def _moves(hall: _Hall, row: Deploy) -> bool:
+    """Whether a delayed deploy opens, expires or waits for another gate than it says."""
+    closed = gates.closed(row.asked, hall.locks, at=hall.at)
+    return not closed or row.phase != closed[0].phase or gates.is_expired(row.asked, at=hall.at)
 
 
 def _wake_at_opening(tx: Transaction, row: Deploy, closed: tuple[gates.ClosedGate, ...]) -> None:
