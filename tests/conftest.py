@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.rig.ledger import Ledger
@@ -12,6 +13,10 @@ from tests.rig.postgres import Postgres
 from tests.rig.serve import Rig
 
 pytest_plugins = ["tests.rig.rules"]
+
+# A busy machine is no reason for a property to fail.
+hypothesis.settings.register_profile("manent", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("manent")
 
 StartRig = Callable[..., Rig]
 
