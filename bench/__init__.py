@@ -1,0 +1,1 @@
+"""Measures manent beside the bare engine: `make bench`."""

@@ -1,0 +1,27 @@
+"""How much is measured."""
+
+from dataclasses import dataclass
+
+from bench.configuration import LINES
+
+
+@dataclass(frozen=True)
+class Size:
+    """Counts of one run of the bench."""
+
+    pairs: int = 9
+    deploys: int = 8
+    burst: int = 80
+    hooks: int = 40
+    lines: int = LINES
+    line_pairs: int = 3
+    starts: int = 25
+    idle: float = 20.0
+    restarts: int = 5
+    seed: int = 1
+
+
+QUICK = Size(
+    pairs=3, deploys=3, burst=12, hooks=10, lines=20_000, line_pairs=2, starts=5, idle=3.0,
+    restarts=1,
+)  # fmt: skip
