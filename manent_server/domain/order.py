@@ -48,7 +48,8 @@ class Order:
 
     `hooks` are those the plugin offered then; with `current_configuration` a rollback takes
     today's configuration instead of that of the deploy it goes back to; `targets` map a name to
-    the plugin's options, secrets as references; `waves` name the targets in the order in which they are visited.
+    the plugin's options, secrets as references; `waves` name the targets in the order in which
+    they are visited.
     """
 
     plugin: str
