@@ -66,6 +66,8 @@ def hand_out(tx: Transaction, errand: Errand) -> HandOut:
     at = tx.now()
     refusal = _refusal(tx, errand, row, at)
     if refusal is not None or row is None:
+        # It may have been handed out by a COMMIT whose answer was lost: nobody acts on that.
+        work.update_attempt(tx, errand.id, ended_at=at, result="not_started")
         return HandOut(refusal or Refusal.NOT_MINE)
     step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
     if step is None or step.ended_at is not None:

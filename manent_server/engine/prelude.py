@@ -11,7 +11,7 @@ from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.store import deploys, marks, queue, records, workers
+from manent_server.store import deploys, marks, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -75,6 +75,8 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     if not closed:
         return False
     queue.free_slot(tx, deploy.id)
+    # Another deploy may run before this one does: what was fixed while the slot was held goes.
+    work.forget_steps(tx, deploy)
     deploys.update(
         tx,
         deploy.id,
@@ -84,6 +86,9 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
         deadline_at=None,
         executor=None,
         incarnation=None,
+        prepared=None,
+        replaces=None,
+        warnings=None,
     )
     opens_at = gates.opens_at(closed)
     if opens_at is not None:

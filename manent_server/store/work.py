@@ -97,6 +97,14 @@ def write_steps(tx: Transaction, deploy: Deploy, steps: Iterable[Step]) -> None:
         tx.connection.execute(tx.tables.steps.insert(), rows)
 
 
+def forget_steps(tx: Transaction, deploy: Deploy) -> None:
+    """Forget the steps of a pass in which nothing was handed out."""
+    s = tx.tables.steps
+    tx.connection.execute(
+        sa.delete(s).where(s.c.deploy == deploy.id, s.c.pass_number == deploy.pass_number)
+    )
+
+
 def read_steps(tx: Transaction, deploy: str, *, pass_number: int | None = None) -> list[StepRow]:
     """The steps of a deploy, or of one pass of it, in order."""
     s = tx.tables.steps
