@@ -89,7 +89,8 @@ def _prepare(ground: Playground) -> None:
     ground.start()
     _tell(
         f"""
-        It answers at {ground.url}, its database is SQLite, all of it lives in {ground.folder}.
+        It answers at {ground.url}. Its database is SQLite, and all it has lies in
+        {ground.folder}.
 
         `hello` is a small HTTP service with a health URL, packed at v1, v2 and v3. It goes to
         """
@@ -147,7 +148,7 @@ def _look(ground: Playground, record: Record) -> None:
         record.answers[url] = answer.get("version")
         _write(
             f"  {place[0]:<12} {place[1]:<7} {url:<25} {answer.get('version')}  "
-            f"“{answer.get('greeting')}”, process {answer.get('pid')}"
+            f'"{answer.get("greeting")}", process {answer.get("pid")}'
         )
     _write("\nAnd what manent has on record:\n\n$ manent inventory")
     ground.show("inventory")
@@ -204,7 +205,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 def _head(text: str) -> None:
     is_plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ  # noqa: TID251 - a terminal's
-    line = f"── {text} " + "─" * max(3, 76 - len(text))
+    line = f"== {text} " + "=" * max(3, 76 - len(text))
     _write(f"\n{line}\n" if is_plain else f"\n\x1b[1m{line}\x1b[0m\n")
 
 
