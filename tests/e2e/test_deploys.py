@@ -18,10 +18,6 @@ APPLICATIONS: dict[str, dict[str, Any]] = {
     "limits": {"timeout": "1s", "retry": {**QUICK, "attempts": 1}},
     "due": {"deadline": "3s", "retry": {**QUICK, "attempts": 20}},
     "cancels": {},
-    "returns": {"retry": {**QUICK, "attempts": 1}},
-    "chain": {"retry": {**QUICK, "attempts": 1}},
-    "fresh": {"retry": {**QUICK, "attempts": 1}},
-    "stuck": {"timeout": "1s", "retry": {**QUICK, "attempts": 1}},
     "soaks": {"targets": ("a", "b"), "waves": [1, "rest"], "soak": "2s", "deadline": "3s"},
     "checks": {"hooks": ("deploy", "rollback", "verify"), "retry": {**QUICK, "attempts": 1}},
     "chatty": {},
@@ -221,104 +217,6 @@ def test_an_ended_deploy_cannot_be_cancelled(shared: Rig) -> None:
     answer = shared.http("POST", f"/deploys/{ended['id']}/cancel", json={})
     assert (answer.status_code, answer.json()["code"]) == (409, "deploy_ended")
     assert shared.get(f"/deploys/{ended['id']}")["state"] == "SUCCESS"
-
-
-def roll_back(rig: Rig, application: str, **fields: Any) -> dict[str, Any]:
-    body = {"application": application, "environment": "staging", "reason": "test", **fields}
-    answer = rig.http("POST", "/rollbacks", json=body)
-    assert answer.status_code in (201, 202), answer.text
-    return rig.ended(answer.json()["id"])
-
-
-def test_a_rollback_goes_to_the_last_good_version_that_is_not_live(shared: Rig) -> None:
-    """B46, B61: failures are passed over; the record says what is live."""
-    shared.deployed("1", application="returns")
-    shared.ledger.tell({"exit": 65}, application="returns", version="2", hook="deploy")
-    assert shared.deployed("2", application="returns")["outcome"] == "rolled_back"
-    shared.deployed("3", application="returns")
-    back = roll_back(shared, "returns")
-    assert (back["kind"], back["version"], back["outcome"]) == ("rollback", "1", "deployed")
-    assert went(shared, back) == [("rollback", "host", "1")]
-    assert stock(shared, "returns") == {"host": ("1", "known")}
-    shared.ledger.tell({"exit": 65}, application="returns", version="4", hook="deploy")
-    failed = shared.deployed("4", application="returns")
-    (undo,) = shared.ledger.runs(deploy=failed["id"], hook="rollback")
-    assert (undo.version, undo.previous) == ("1", "4")
-
-
-def test_a_version_rolled_back_from_is_no_target(shared: Rig) -> None:
-    """B47: A good, B bad back to A, C bad back to A again."""
-    shared.deployed("1", application="chain")
-    shared.deployed("2", application="chain")
-    assert roll_back(shared, "chain")["version"] == "1"
-    shared.deployed("3", application="chain")
-    assert roll_back(shared, "chain")["version"] == "1"
-    named = roll_back(shared, "chain", to="2")
-    assert (named["version"], named["outcome"]) == ("2", "deployed")
-
-
-def test_an_automatic_rollback_names_both_versions(shared: Rig) -> None:
-    """B48, B54: from the failed one to the one before, told which steps were done."""
-    for version in ("1", "2"):
-        shared.deployed(version, application="fresh")
-    shared.ledger.tell({"exit": 65}, application="fresh", version="3", hook="deploy")
-    failed = shared.deployed("3", application="fresh")
-    act, undo = shared.ledger.runs(deploy=failed["id"])
-    assert (act.previous, act.version) == ("2", "3")
-    assert (undo.previous, undo.version) == ("3", "2")
-    assert stock(shared, "fresh") == {"host": ("2", "known")}
-
-
-def test_there_may_be_nothing_to_roll_back_to(shared: Rig) -> None:
-    """B50: a single failed deploy leaves nothing to go back to, and says so."""
-    shared.ledger.tell({"exit": 65}, application="stuck", hook="deploy")
-    failed = shared.deployed("1", application="stuck")
-    assert failed["outcome"] == "failed"
-    assert shared.ledger.runs(deploy=failed["id"], hook="rollback") == []
-    body = {"application": "stuck", "environment": "staging", "reason": "test"}
-    answer = shared.http("POST", "/rollbacks", json=body)
-    assert (answer.status_code, answer.json()["code"]) == (409, "nothing_to_roll_back_to")
-    told = shared.cli(["rollback", "stuck", "staging"])
-    assert told.returncode == 5
-
-
-def test_a_rollback_that_hangs_ends_and_locks_the_application(shared: Rig) -> None:
-    """B56, B57: one deploy line and one rollback line, an end, then quiet until unlocked."""
-    shared.ledger.tell()
-    assert shared.deployed("2", application="stuck")["outcome"] == "deployed"
-    shared.ledger.tell({"exit": 65}, application="stuck", hook="deploy", version="3")
-    shared.ledger.tell({"sleep": 60}, application="stuck", hook="rollback")
-    failed = shared.deployed("3", application="stuck")
-    assert (failed["state"], failed["outcome"]) == ("ERROR", "rollback_failed")
-    hooks = [run.hook for run in shared.ledger.runs(deploy=failed["id"])]
-    assert hooks == ["deploy", "rollback"]
-    assert stock(shared, "stuck") == {"host": (None, "unknown")}
-    held = shared.deploy("4", application="stuck")
-    assert (held["state"], held["phase"]) == ("DELAYED", "locked")
-    (lock,) = [k for k in shared.get("/locks")["items"] if k["application"] == "stuck"]
-    assert lock["automatic"]
-    # Other applications go on.
-    assert shared.deployed("1", application="chatty")["outcome"] == "deployed"
-    shared.ledger.tell()
-    back = roll_back(shared, "stuck")
-    assert (back["version"], back["outcome"]) == ("2", "deployed")
-    # What was asked for before the rollback is outdated by it; the next deploy runs.
-    assert shared.ended(held["id"])["outcome"] == "superseded"
-    assert shared.deployed("5", application="stuck")["outcome"] == "deployed"
-
-
-def test_a_hanging_rollback_can_be_cancelled(shared: Rig) -> None:
-    """B57: cancel works while a rollback runs."""
-    shared.deployed("1", application="tries")
-    shared.ledger.tell({"exit": 65}, application="tries", hook="deploy", version="20")
-    shared.ledger.tell({"sleep": 60}, application="tries", hook="rollback")
-    deploy = shared.deploy("20", application="tries")
-    until(lambda: shared.ledger.runs(deploy=deploy["id"], hook="rollback"), what="the rollback")
-    shared.http("POST", f"/deploys/{deploy['id']}/cancel", json={})
-    ended = shared.ended(deploy["id"], limit=15)
-    assert (ended["state"], ended["outcome"]) == ("ERROR", "rollback_failed")
-    (lock,) = [k for k in shared.get("/locks")["items"] if k["application"] == "tries"]
-    assert shared.http("DELETE", f"/locks/{lock['id']}").status_code == 200
 
 
 def test_what_is_live_is_deployed_again_when_asked(shared: Rig) -> None:
