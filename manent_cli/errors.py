@@ -181,14 +181,15 @@ def _reasons(title: str, findings: Any) -> str:
 def _why_ended(deploy: Mapping[str, Any], asked: str | None) -> str:
     if asked is not None and deploy.get("version") != asked:
         return f"version {asked} was asked for, not {deploy.get('version')}"
+    cancel = deploy.get("cancel")
+    if isinstance(cancel, Mapping) and deploy.get("state") == "CANCELLED":
+        # Before the error: that of a hook which was stopped says nothing of who stopped it.
+        reason = f": {cancel['reason']}" if cancel.get("reason") else ""
+        return f"cancelled by {cancel.get('by')}{reason}"
     error = deploy.get("error")
     if isinstance(error, Mapping):
         step = error.get("step")
         return f"{step}: {error.get('message')}" if step else str(error.get("message"))
     if deploy.get("superseded_by"):
         return f"deploy {deploy['superseded_by']} came later"
-    cancel = deploy.get("cancel")
-    if isinstance(cancel, Mapping):
-        reason = f": {cancel['reason']}" if cancel.get("reason") else ""
-        return f"cancelled by {cancel.get('by')}{reason}"
     return ""
