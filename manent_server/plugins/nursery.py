@@ -49,12 +49,13 @@ class Nursery:
         self._environment = dict(environment)
         self._on_death = on_death
         self._lock = threading.RLock()
+        self._is_renewed = threading.Condition(self._lock)
+        self._generation = 0
         self._waiting: deque[Leash] = deque()
         self._process: subprocess.Popen[bytes] | None = None
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.close()
         self._is_closing = threading.Event()
-        self._is_ready = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="zygote-watch", daemon=True)
 
     @property
@@ -81,23 +82,25 @@ class Nursery:
             if self._waiting:
                 return self._waiting.popleft()
         for _ in range(2):
-            if self._is_closing.is_set() or not self._is_ready.wait(_READY_SECONDS):
+            if self._is_closing.is_set():
                 break
+            generation = self._generation
             with contextlib.suppress(OSError):
                 return self._fork()
-            self._is_ready.clear()
+            self._await_another(generation)
         raise NoGuard("no guard process could be started")
 
     def warm_up(self) -> None:
         """Fork guards until enough are waiting."""
         with self._lock, contextlib.suppress(OSError):
-            while self._is_ready.is_set() and len(self._waiting) < self._warm:
+            while len(self._waiting) < self._warm and not self._is_closing.is_set():
                 self._waiting.append(self._fork())
 
     def close(self) -> None:
         """End the zygote and its waiting guards; running ones end with their leashes."""
         self._is_closing.set()
-        with self._lock:
+        with self._is_renewed:
+            self._is_renewed.notify_all()
             while self._waiting:
                 self._waiting.popleft().close()
             self._control.close()
@@ -111,6 +114,13 @@ class Nursery:
         if self._watcher.is_alive():
             self._watcher.join()
 
+    def _await_another(self, generation: int) -> None:
+        with self._is_renewed:
+            self._is_renewed.wait_for(
+                lambda: self._generation != generation or self._is_closing.is_set(),
+                _READY_SECONDS,
+            )
+
     def _start_zygote(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -123,9 +133,17 @@ class Nursery:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self._introduce(self._control)
-        self._is_ready.set()
+        try:
+            self._introduce(self._control)
+        except NoGuard:
+            self._control.close()
+            self._process.kill()
+            self._process.wait()
+            raise
         self.warm_up()
+        with self._is_renewed:
+            self._generation += 1
+            self._is_renewed.notify_all()
 
     def _introduce(self, control: socket.socket) -> None:
         control.settimeout(_READY_SECONDS)
@@ -158,7 +176,6 @@ class Nursery:
         """Whenever the zygote dies, start another; guards that run go on without it."""
         while self._process is not None:
             code = self._process.wait()
-            self._is_ready.clear()
             if self._is_closing.is_set():
                 return
             self._on_death(code)

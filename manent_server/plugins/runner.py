@@ -4,6 +4,7 @@ import contextlib
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +17,8 @@ from manent_server.plugins.events import Event, events_of
 from manent_server.plugins.leash import Leash
 from manent_server.plugins.nursery import NoGuard, Nursery
 
-_TRIES: Final = 3
+_PAUSES: Final = (0.0, 0.01, 0.1, 0.5, 1.0)
+"""Seconds before a call goes to another guard because one was gone before it could begin."""
 _CLOSE_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
@@ -139,10 +141,11 @@ class Runner:
         """
         hear = on_events or _one_by_one(on_event)
         try:
-            for _ in range(_TRIES):
+            for pause in _PAUSES:
                 end = self._run(self._nursery.take(), call, hear)
                 if end is not None:
                     return end
+                time.sleep(pause)
         except NoGuard as error:
             return _not_started(str(error))
         finally:

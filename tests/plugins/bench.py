@@ -102,6 +102,7 @@ class Bench:
             warm=settings.pop("warm", 1),
             processes=settings.pop("processes", 8),
             line_limit=settings.pop("line_limit", 16384),
+            **settings,
         )
         self._count = 0
         self.runner.start()

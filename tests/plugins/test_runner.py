@@ -11,6 +11,7 @@ import pytest
 
 from manent_server.plugins import lockfile
 from manent_server.plugins.events import Heartbeat, LogLine
+from manent_server.plugins.nursery import NoGuard
 from tests.plugins.bench import PROBE, Bench, until
 
 
@@ -245,3 +246,17 @@ def test_an_attempt_whose_processes_live_is_not_started_again(bench: Bench) -> N
 def test_json_is_what_crosses(bench: Bench) -> None:
     end = bench.run("nothing")
     assert json.loads(json.dumps(end.outputs)) == end.outputs
+
+
+def test_a_zygote_that_cannot_start_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoGuard, match="the zygote"):
+        Bench(tmp_path, python="/bin/false")
+
+
+def test_a_closed_runner_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROBE))
+    bench = Bench(tmp_path)
+    bench.runner.close()
+    end = bench.run()
+    assert (end.result, end.is_dead) == ("not_started", True)
+    bench.runner.close()
