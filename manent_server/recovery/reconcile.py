@@ -72,7 +72,9 @@ class Reconciler:
             rows = [row for row in deploys.live(tx) if row.state != State.DELAYED]
             crew = {worker.id: worker for worker in workers.everyone(tx)}
             slots = {slot.deploy for slot in queue.slots(tx)}
-            wakes = {row.id: records.wake_of(tx, row.id) for row in rows if row.executor is None}
+            # A wake goes on with a deploy that waits; of one in the queue it is the last instant.
+            parked = [row for row in rows if row.executor is None and row.state == State.PENDING]
+            wakes = {row.id: records.wake_of(tx, row.id) for row in parked}
         held = [row for row in rows if row.id in slots]
         deliveries = self._deliveries(held)
         found = []

@@ -14,6 +14,7 @@ from manent_server.domain.access import Caller
 from manent_server.engine.dispatch import Dispatcher, workflow_id
 from manent_server.engine.identity import Identity, identify
 from manent_server.engine.inspection import Delivery, deliveries
+from manent_server.engine.migration import library
 from manent_server.engine.version import WORKFLOW_VERSION
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host, Plugin
@@ -21,7 +22,8 @@ from manent_server.recovery.reconcile import Reconciler
 from manent_server.settings import Settings
 from manent_server.store import deploys, queue, work, workers
 from manent_server.store.deploys import Deploy
-from manent_server.store.engine import Engines
+from manent_server.store.engine import Engines, connect, dispose
+from manent_server.store.migrate import migrate
 from manent_server.store.transaction import Store
 from manent_server.store.work import Attempt, StepRow
 from manent_server.usecases import policy, submit
@@ -185,7 +187,13 @@ class Core:
 
     def reconciler(self) -> Reconciler:
         """A new one, which has seen nothing yet."""
-        return Reconciler(self.desk, Metrics(), heartbeat_interval=BEAT, stale_after=STALE_AFTER)
+        return Reconciler(
+            self.desk,
+            Metrics(),
+            here=identify("here"),
+            heartbeat_interval=BEAT,
+            stale_after=STALE_AFTER,
+        )
 
     def at(self) -> datetime:
         """The database's clock."""
@@ -199,36 +207,50 @@ class Core:
             return [dict(row) for row in tx.connection.execute(query).mappings()]
 
 
-def build(engines: Engines, settings: Settings) -> Core:
-    """A core whose policy is in force; it has no worker yet."""
-    store = Store(engines)
-    dispatcher = Dispatcher(engines)
+@dataclass
+class Ground:
+    """A migrated database that many tests use one after the other, with what stands on it."""
+
+    engines: Engines
+    store: Store
+    dispatcher: Dispatcher
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.dispatcher.close()
+        dispose(self.engines)
+
+    def clear(self) -> None:
+        """Delete every row of ours and of the engine's that a test can make."""
+        with self.store.write() as tx:
+            d = tx.tables.deploys
+            links = ("rerun_of", "rollback_to", "replaces", "superseded_by")
+            for table in reversed(tx.tables.metadata.sorted_tables):
+                if table is d:
+                    tx.connection.execute(sa.update(d).values(dict.fromkeys(links)))
+                tx.connection.execute(sa.delete(table))
+        with self.engines.dbos.begin() as connection:
+            connection.execute(sa.delete(_workflows(self.engines)))
+
+
+def lay(url: str) -> Ground:
+    """Migrate a new database."""
+    engines = connect(url, pool=10, stale_after=STALE_AFTER)
+    migrate(engines, library=library())
+    return Ground(engines, Store(engines), Dispatcher(engines))
+
+
+def build(ground: Ground, settings: Settings) -> Core:
+    """A core on cleared ground, its policy in force; it has no worker yet."""
+    ground.clear()
+    store, dispatcher = ground.store, ground.dispatcher
     admission = Admission(store, dispatcher, stale_after=STALE_AFTER)
     host = Host({"fake": Plugin("fake", "1", HOOKS, "idempotent")}, {})
     report: dict[str, Any] = {"draining": False, "running": 0, "reasons": []}
     desk = Desk(store, dispatcher, admission, host, lambda: core.settings, lambda: report)
-    core = Core(engines, settings, store, dispatcher, admission, desk)
+    core = Core(ground.engines, settings, store, dispatcher, admission, desk)
     policy.write(store, settings, release="1.0", by="test")
     return core
-
-
-def empty(engines: Engines) -> None:
-    """Delete every row of ours and of the engine's that a test can make."""
-    store = Store(engines)
-    with store.write() as tx:
-        if engines.dialect == "sqlite":
-            tx.connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
-        d = tx.tables.deploys
-        for table in reversed(tx.tables.metadata.sorted_tables):
-            if table is d:
-                tx.connection.execute(
-                    sa.update(d).values(
-                        rerun_of=None, rollback_to=None, replaces=None, superseded_by=None
-                    )
-                )
-            tx.connection.execute(sa.delete(table))
-    with engines.dbos.begin() as connection:
-        connection.execute(sa.delete(_workflows(engines)))
 
 
 def _workflows(engines: Engines) -> sa.TableClause:

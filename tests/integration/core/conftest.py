@@ -1,17 +1,12 @@
 """A core on a migrated database of each kind, empty for every test."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from manent_server.engine.migration import library
 from manent_server.settings import Settings
-from manent_server.store.engine import Engines, connect, dispose
-from manent_server.store.migrate import migrate
 from tests.rig import core as cores
-from tests.rig.core import Core
+from tests.rig.core import Core, Ground
 from tests.rig.postgres import Postgres
 
 
@@ -21,38 +16,29 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("core") / "migrated.db"
-    engines = connect(f"sqlite:///{file}", pool=2, stale_after=cores.STALE_AFTER)
-    migrate(engines, library=library())
-    dispose(engines)
-    return file
-
-
-@pytest.fixture
-def sqlite_core(migrated_file: Path, tmp_path: Path, settings: Settings) -> Iterator[Core]:
-    shutil.copy(migrated_file, tmp_path / "manent.db")
-    url = f"sqlite:///{tmp_path / 'manent.db'}"
-    engines = connect(url, pool=10, stale_after=cores.STALE_AFTER)
-    yield cores.build(engines, settings)
-    dispose(engines)
+def sqlite_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    ground = cores.lay(f"sqlite:///{tmp_path_factory.mktemp('core') / 'manent.db'}")
+    yield ground
+    ground.close()
 
 
 @pytest.fixture(scope="session")
-def core_engines(postgres_server: Postgres) -> Iterator[Engines]:
-    """One Postgres database for all tests of the core, emptied before each."""
+def postgres_ground(postgres_server: Postgres) -> Iterator[Ground]:
     url = postgres_server.create_database()
-    engines = connect(url, pool=10, stale_after=cores.STALE_AFTER)
-    migrate(engines, library=library())
-    yield engines
-    dispose(engines)
+    ground = cores.lay(url)
+    yield ground
+    ground.close()
     postgres_server.drop_database(url)
 
 
 @pytest.fixture
-def postgres_core(core_engines: Engines, settings: Settings) -> Core:
-    cores.empty(core_engines)
-    return cores.build(core_engines, settings)
+def sqlite_core(sqlite_ground: Ground, settings: Settings) -> Core:
+    return cores.build(sqlite_ground, settings)
+
+
+@pytest.fixture
+def postgres_core(postgres_ground: Ground, settings: Settings) -> Core:
+    return cores.build(postgres_ground, settings)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

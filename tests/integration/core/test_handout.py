@@ -6,64 +6,12 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain import order as orders
-from manent_server.domain import plan
-from manent_server.domain.deploy import Kind
-from manent_server.engine import handout, prelude
-from manent_server.engine.handout import Errand, HandOut, Refusal, Result
-from manent_server.engine.prelude import Claim
+from manent_server.engine.handout import HandOut, Refusal
 from manent_server.plugins.runner import HookEnd
 from manent_server.store import work
-from manent_server.store.deploys import Deploy
 from manent_server.store.work import StepRow
-from tests.rig.core import Core, long_ago, new_id
-
-GOOD = HookEnd(result="succeeded", outputs={"port": 80})
-BAD = HookEnd(result="failed", error={"code": "no", "message": "no"})
-
-
-class Running:
-    """A deploy that passed its prelude, its plan recorded."""
-
-    def __init__(self, core: Core, application: str = "shop") -> None:
-        self.core = core
-        self.worker = core.worker()
-        self.deploy = self.begin(core.submit(application))
-
-    def begin(self, deploy: str) -> Deploy:
-        claim = Claim(deploy, self.core.deploy(deploy).dispatch, self.worker, is_draining=False)
-        with self.core.store.write() as tx:
-            row = prelude.begin(tx, claim, self.core.dispatcher).deploy
-            assert row is not None
-            steps = plan.build(orders.load(row.order_body), Kind(row.kind)).steps()
-            work.write_steps(tx, row, steps)
-        return row
-
-    def errand(self, name: str = "deploy:web", **changes: Any) -> Errand:
-        order = orders.load(self.deploy.order_body)
-        steps = [*plan.build(order, Kind.DEPLOY).steps(), *plan.undo(order, ["web"], after=9)]
-        errand = Errand(
-            id=new_id(),
-            deploy=self.deploy,
-            step=next(step for step in steps if step.name == name),
-            plugin="fake",
-            identity=self.worker,
-            lock_file="/nowhere",
-            is_undo=name.startswith("rollback"),
-        )
-        return replace(errand, **changes)
-
-    def hand_out(self, errand: Errand) -> HandOut:
-        with self.core.store.write() as tx:
-            return handout.hand_out(tx, errand)
-
-    def finish(self, errand: Errand, end: HookEnd, *, overdue: bool = False) -> StepRow | None:
-        policy = orders.load(self.deploy.order_body).retry
-        with self.core.store.write() as tx:
-            return handout.finish(tx, Result(errand, end, policy, is_overdue=overdue))
-
-    def step(self, name: str = "deploy:web") -> StepRow:
-        return self.core.steps(self.deploy.id)[name]
+from tests.integration.core.running import BAD, GOOD, Running
+from tests.rig.core import Core, long_ago
 
 
 @pytest.fixture
