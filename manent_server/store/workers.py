@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.domain.liveness import is_lost
+from manent_server.store.deploys import LIVE_STATES
 from manent_server.store.transaction import Transaction
 
 
@@ -101,7 +102,10 @@ def disowned(tx: Transaction, attempts: Sequence[str]) -> list[str]:
     query = (
         sa.select(a.c.id)
         .join(d, d.c.id == a.c.deploy)
-        .where(a.c.id.in_(attempts), d.c.epoch != a.c.epoch)
+        .where(
+            a.c.id.in_(attempts),
+            sa.or_(d.c.epoch != a.c.epoch, d.c.state.not_in(LIVE_STATES)),
+        )
     )
     return list(tx.connection.execute(query).scalars())
 

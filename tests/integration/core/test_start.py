@@ -1,0 +1,242 @@
+"""Start: a worker takes its row and goes on with what it left."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manent_server.domain.errors import StartRefused, Unavailable
+from manent_server.engine.identity import Identity, identify
+from manent_server.recovery import start
+from manent_server.recovery.heartbeat import Heartbeat
+from manent_server.recovery.start import Offer, Start
+from manent_server.store import work, workers
+from tests.integration.core.running import Running
+from tests.rig.core import STALE_AFTER, Core, long_ago
+
+OFFER = Offer(["default"], ["fake", "command"], "digest", STALE_AFTER)
+
+
+class Waits:
+    """Counts the waits of a start; `ends` says that the process is to end."""
+
+    def __init__(self, *, ends: bool = False) -> None:
+        self.total = timedelta(0)
+        self.ends = ends
+
+    def __call__(self, wait: timedelta) -> bool:
+        self.total += wait
+        return self.ends
+
+
+def take(core: Core, executor: str = "w1", wait: Waits | None = None) -> tuple[Identity, Any]:
+    identity = identify(executor)
+    start = Start(core.store, core.dispatcher, identity, OFFER)
+    return identity, start.take(wait or Waits())
+
+
+def row(core: Core, executor: str = "w1") -> workers.Executor:
+    with core.store.read() as tx:
+        found = workers.read(tx, executor)
+    assert found is not None
+    return found
+
+
+def test_the_first_start_writes_the_row(core: Core):
+    identity, resumed = take(core)
+    found = row(core)
+    assert (found.incarnation, found.plugins) == (identity.incarnation, ["command", "fake"])
+    assert (found.pools, found.configuration, found.draining) == (["default"], "digest", False)
+    assert (found.stopped_at, found.recovered_by) == (None, None)
+    assert (list(resumed.deploys), list(resumed.attempts)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "how", [{"stopped_at": long_ago()}, {"heartbeat_at": long_ago()}, {"recovered_by": "w2"}]
+)
+def test_the_row_of_a_lost_worker_is_taken(core: Core, how: dict[str, Any]):
+    core.worker("w1", **({"heartbeat_at": long_ago()} | how))
+    wait = Waits()
+    identity, _ = take(core, wait=wait)
+    assert row(core).incarnation == identity.incarnation
+    assert row(core).recovered_by is None
+    assert wait.total == timedelta(0)
+
+
+def test_a_row_that_beats_is_left_to_its_holder(core: Core):
+    held = core.worker()
+    wait = Waits()
+    with pytest.raises(StartRefused, match="executor_id w1 is in use by") as caught:
+        take(core, wait=wait)
+    assert caught.value.code == "executor_id_in_use"
+    assert wait.total >= start.PATIENCE
+    assert row(core).incarnation == held.incarnation
+
+
+def test_a_start_that_is_to_end_gives_up(core: Core):
+    core.worker()
+    with pytest.raises(Unavailable, match="given up"):
+        take(core, wait=Waits(ends=True))
+
+
+def test_repeated_it_answers_that_the_row_is_its_own(core: Core):
+    """The answer to its COMMIT was lost."""
+    identity, _ = take(core)
+    again = Start(core.store, core.dispatcher, identity, OFFER).take(Waits())
+    assert (again.deploys, again.attempts) == ((), ())
+
+
+def test_what_ran_under_the_id_is_dispatched_anew(core: Core):
+    running = Running(core)
+    errand = running.errand()
+    running.hand_out(errand)
+    core.set_worker("w1", heartbeat_at=long_ago())
+    _, resumed = take(core)
+    assert (list(resumed.deploys), list(resumed.attempts)) == ([running.deploy.id], [errand.id])
+    deploy = core.deploy(running.deploy.id)
+    assert (deploy.state, deploy.phase, deploy.dispatch) == ("ENQUEUED", "interrupted", 2)
+    assert deploy.epoch > running.deploy.epoch
+    assert core.slots() == [deploy.id]
+    (attempt,) = core.attempts(deploy.id)
+    assert (attempt.result, (attempt.error or {})["code"]) == ("interrupted", "interrupted")
+    assert running.step().state == "running"
+    assert running.step().failures == 0
+
+
+def test_what_is_anothers_or_has_ended_is_left_alone(core: Core):
+    running = Running(core)
+    other = core.submit("shop", "production")
+    core.set(other, executor="w2", state="PENDING")
+    running.close()
+    core.set(running.deploy.id, executor="w1")
+    core.set_worker("w1", stopped_at=core.at())
+    _, resumed = take(core)
+    assert list(resumed.deploys) == []
+    assert core.deploy(other).dispatch == 1
+
+
+def test_a_deploy_that_waits_is_nobodys_and_stays(core: Core):
+    running = Running(core)
+    core.set(running.deploy.id, executor=None, incarnation=None)
+    core.set_worker("w1", stopped_at=core.at())
+    _, resumed = take(core)
+    assert list(resumed.deploys) == []
+
+
+@contextmanager
+def held(file: Path) -> Iterator[None]:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def test_nothing_is_taken_while_a_process_of_it_lives_here(core: Core, tmp_path: Path):
+    """I19"""
+    running = Running(core)
+    file = tmp_path / "attempt"
+    running.hand_out(running.errand(lock_file=str(file)))
+    core.set_worker("w1", stopped_at=core.at())
+    with held(file), pytest.raises(StartRefused, match="still live here") as caught:
+        take(core)
+    assert caught.value.code == "attempt_alive"
+    _, resumed = take(core)
+    assert list(resumed.deploys) == [running.deploy.id]
+
+
+def test_an_attempt_on_another_host_ends_on_the_word_of_the_start(
+    core: Core, caplog: pytest.LogCaptureFixture
+):
+    running = Running(core)
+    errand = running.errand()
+    running.hand_out(errand)
+    with core.store.write() as tx:
+        work.update_attempt(tx, errand.id, boot="elsewhere", hostname="elsewhere")
+    core.set_worker("w1", stopped_at=core.at())
+    _, resumed = take(core)
+    assert list(resumed.attempts) == [errand.id]
+    assert "ran on host elsewhere" in caplog.text
+
+
+def test_a_worker_signs_off_last(core: Core):
+    identity, _ = take(core)
+    start.announce_drain(core.store, identity)
+    assert row(core).draining
+    start.sign_off(core.store, identity)
+    found = row(core)
+    assert found.stopped_at is not None
+    assert (found.draining, found.running) == (False, [])
+
+
+def test_a_worker_whose_row_is_anothers_signs_nothing(core: Core):
+    identity, _ = take(core)
+    core.worker()
+    start.sign_off(core.store, identity)
+    assert row(core).stopped_at is None
+
+
+class Beating:
+    """The two parts of a worker a heartbeat speaks to."""
+
+    def __init__(self, deploys: list[str], attempts: list[str]) -> None:
+        self.deploys, self.attempts, self.killed = deploys, attempts, list[str]()
+
+    def running(self) -> Any:
+        return self.deploys if not self.attempts else frozenset(self.attempts)
+
+    def kill(self, attempt: str) -> None:
+        self.killed.append(attempt)
+
+
+def beat(core: Core, identity: Identity, runner: Beating, watch: Beating) -> list[str]:
+    lost: list[str] = []
+    heart = Heartbeat(
+        core.store, identity, every=timedelta(hours=1), on_lost=lambda: lost.append("lost")
+    )
+    heart.start(watch, runner)
+    heart.beat()
+    heart.stop()
+    return lost
+
+
+def test_a_heartbeat_says_what_runs(core: Core):
+    running = Running(core)
+    core.set_worker("w1", heartbeat_at=long_ago())
+    watch = Beating([running.deploy.id], [])
+    assert beat(core, running.worker, Beating([], []), watch) == []
+    assert row(core).running == [running.deploy.id]
+    assert core.at() - row(core).heartbeat_at < timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("change", [{"epoch": 10_000}, {"state": "CANCELLED"}])
+def test_a_hook_whose_deploy_is_anothers_is_killed(core: Core, change: dict[str, Any]):
+    """I19"""
+    running = Running(core)
+    errand = running.errand()
+    running.hand_out(errand)
+    mine = Beating([], [errand.id])
+    assert beat(core, running.worker, mine, Beating([], [])) == []
+    assert mine.killed == []
+    core.set(running.deploy.id, **change)
+    beat(core, running.worker, mine, Beating([], []))
+    assert mine.killed == [errand.id]
+
+
+@pytest.mark.parametrize("how", ["restarted", "claimed"])
+def test_a_heartbeat_without_its_row_ends_the_worker(core: Core, how: str):
+    identity = core.worker()
+    core.worker() if how == "restarted" else core.set_worker("w1", recovered_by="w2")
+    assert beat(core, identity, Beating([], []), Beating([], [])) == ["lost"]
+
+
+def test_a_heartbeat_that_was_not_started_does_not_beat(core: Core):
+    heart = Heartbeat(core.store, core.worker(), every=timedelta(1), on_lost=lambda: None)
+    with pytest.raises(RuntimeError, match="not started"):
+        heart.beat()
