@@ -19,6 +19,7 @@ _READY_SECONDS: Final = 60.0
 _SEND_SECONDS: Final = 5.0
 _END_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.5
+_REFILL_SECONDS: Final = 0.01
 _MESSAGE: Final = 65536
 
 
@@ -56,7 +57,11 @@ class Nursery:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.close()
         self._is_closing = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="zygote-watch", daemon=True)
+        self._is_taken_from = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._watch, name="zygote-watch", daemon=True),
+            threading.Thread(target=self._refill, name="guard-refill", daemon=True),
+        ]
 
     @property
     def pid(self) -> int | None:
@@ -70,7 +75,9 @@ class Nursery:
             NoGuard: The zygote did not come up.
         """
         self._start_zygote()
-        self._watcher.start()
+        self.warm_up()
+        for thread in self._threads:
+            thread.start()
 
     def take(self) -> Leash:
         """A guard waiting for its call.
@@ -78,6 +85,7 @@ class Nursery:
         Raises:
             NoGuard: There is none and none could be made.
         """
+        self._is_taken_from.set()
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -111,8 +119,10 @@ class Nursery:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._watcher.is_alive():
-            self._watcher.join()
+        self._is_taken_from.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
     def _await_another(self, generation: int) -> None:
         with self._is_renewed:
@@ -140,7 +150,6 @@ class Nursery:
             self._process.kill()
             self._process.wait()
             raise
-        self.warm_up()
         with self._is_renewed:
             self._generation += 1
             self._is_renewed.notify_all()
@@ -181,12 +190,21 @@ class Nursery:
             self._on_death(code)
             self._restart()
 
+    def _refill(self) -> None:
+        """Warm up in the pause after a call has begun, not while it wants the processors."""
+        while not self._is_closing.is_set():
+            self._is_taken_from.wait()
+            self._is_taken_from.clear()
+            if not self._is_closing.wait(_REFILL_SECONDS):
+                self.warm_up()
+
     def _restart(self) -> None:
         while not self._is_closing.is_set():
             with self._lock:
                 self._control.close()
                 with contextlib.suppress(NoGuard, OSError):
                     self._start_zygote()
+                    self.warm_up()
                     return
             self._is_closing.wait(_PAUSE_SECONDS)
 

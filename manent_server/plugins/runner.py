@@ -195,7 +195,6 @@ class Runner:
         try:
             told = self._told.get(call.attempt_id, b"")
             leash.send(self._order(call).line(), _hook_line(call), told)
-            self._nursery.warm_up()
             return _follow(leash, hear)
         finally:
             leash.close()
