@@ -5,6 +5,8 @@ durable execution library. Both carry the same limits, so that a process which s
 loses its host or its network holds no lock for longer than the rules of recovery allow.
 """
 
+import select
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +28,7 @@ IDLE_IN_TRANSACTION: Final = timedelta(seconds=5)
 LOCK_TIMEOUT: Final = timedelta(seconds=5)
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
 BUSY_TIMEOUT: Final = timedelta(seconds=30)
+RESTED: Final = timedelta(seconds=1)
 
 _POSTGRES: Final = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE: Final = {"sqlite", "sqlite+pysqlite"}
@@ -121,8 +124,8 @@ def _postgres(url: sa.URL, *, pool: int, stale_after: timedelta, application_nam
     pooled = {
         "pool_size": pool,
         "max_overflow": 0,
-        # After an outage the first use finds the dead connection and replaces it.
-        "pool_pre_ping": True,
+        # The connection used last knows the statements best.
+        "pool_use_lifo": True,
     }
     # Parameters may hold text of people: never in the message of an error.
     options: dict[str, Any] = {"connect_args": arguments, "hide_parameters": True}
@@ -134,6 +137,7 @@ def _postgres(url: sa.URL, *, pool: int, stale_after: timedelta, application_nam
     session = _session_settings(silence)
     for engine in (ours, dbos):
         _set_on_connect(engine, session | _transaction_limits())
+        _ping_when_rested(engine)
     _set_on_connect(lone, session | _transaction_limits() | {"statement_timeout": "0"})
     for engine in (ours, dbos, lone):
         sa.event.listen(engine, "handle_error", _leave_unhealthy_server)
@@ -189,6 +193,37 @@ def _set_on_connect(engine: sa.Engine, settings: Mapping[str, str]) -> None:
         connection.autocommit = False
 
     sa.event.listen(engine, "connect", configure)
+
+
+def _ping_when_rested(engine: sa.Engine) -> None:
+    """After an outage the first use finds the dead connection and replaces it.
+
+    One that was in use a moment ago is asked only if the server has said something since, which
+    it does when it ends a session: asking each time would cost every transaction a round trip.
+    """
+
+    def used(_connection: Any, record: Any) -> None:
+        record.info["used_at"] = time.monotonic()
+
+    def check(connection: Any, record: Any, _proxy: Any) -> None:
+        rested = time.monotonic() - record.info["used_at"] > RESTED.total_seconds()
+        if not rested and not _has_news(connection):
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as dead:
+            raise sa.exc.InvalidatePoolError from dead
+
+    sa.event.listen(engine, "connect", used)
+    sa.event.listen(engine, "checkin", used)
+    sa.event.listen(engine, "checkout", check)
+
+
+def _has_news(connection: Any) -> bool:
+    """Whether the server has sent something, or has gone, while nobody asked."""
+    socket = select.poll()
+    socket.register(connection.fileno(), select.POLLIN)
+    return bool(socket.poll(0))
 
 
 def _leave_unhealthy_server(context: sa.engine.ExceptionContext) -> None:
