@@ -6,9 +6,9 @@ when their attempt ends, so that head and tail of a flood stay and the gap is na
 
 import threading
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from manent_server.engine.shop import Caps, Shop
 from manent_server.store import deploys, logs
@@ -21,8 +21,7 @@ _ROW = 32 * 1024
 _BATCH = 512 * 1024
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One redacted line."""
 
     origin: Origin
@@ -52,13 +51,14 @@ class Logbook:
         self._thread = threading.Thread(target=self._loop, name=f"log {deploy.id}", daemon=True)
         self._thread.start()
 
-    def write(self, origin: Origin, texts: Iterable[str]) -> None:
+    def write(self, origin: Origin, texts: Sequence[str]) -> None:
         """Take lines; they are stored within a second."""
-        redact = self._shop.redactor.redact
-        entries = [Entry(origin, line) for text in texts for line in redact(text).split("\n")]
+        lines = self._shop.redactor.redact_lines(texts)
         with self._lock:
-            for entry in entries:
-                self._take(entry)
+            fitting = self._fitting(lines)
+            self._pending.extend(Entry(origin, line) for line in lines[:fitting])
+            if fitting < len(lines):
+                self._keep_last(origin, lines[fitting:])
             is_full = self._size > _BATCH
         if is_full:
             self._wake.set()
@@ -87,14 +87,23 @@ class Logbook:
         self._closed.set()
         self._wake.set()
 
-    def _take(self, entry: Entry) -> None:
-        size = len(entry.text) + 1
-        if self._written + self._size + size <= self._head:
-            self._pending.append(entry)
-            self._size += size
-            return
-        self._tail.append(entry)
-        self._tail_size += size
+    def _fitting(self, lines: Sequence[str]) -> int:
+        """How many of the lines belong to the head; their size is counted as waiting."""
+        if self._tail:  # what comes later never overtakes
+            return 0
+        room = self._head - self._written - self._size
+        total = _size(lines)
+        fitting = len(lines)
+        while total > room and fitting:
+            fitting -= 1
+            total -= len(lines[fitting]) + 1
+        self._size += total
+        return fitting
+
+    def _keep_last(self, origin: Origin, lines: Sequence[str]) -> None:
+        """Past the head only the newest lines are kept, within the tail's size."""
+        self._tail.extend(Entry(origin, line) for line in lines)
+        self._tail_size += _size(lines)
         while self._tail_size > self._caps.tail:
             self._tail_size -= len(self._tail.popleft().text) + 1
             self._dropped += 1
@@ -182,3 +191,8 @@ def _chunks(batch: list[Entry], tx: Transaction) -> list[Chunk]:
     if origin is not None:
         chunks.append(Chunk(at, origin, lines))
     return chunks
+
+
+def _size(lines: Sequence[str]) -> int:
+    """Characters with a newline each."""
+    return sum(map(len, lines)) + len(lines)

@@ -10,8 +10,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from manent_server.domain import retry
 from manent_server.domain.errors import ManentError
@@ -292,24 +293,17 @@ class _Listener:
         self._attempt = attempt
 
     def hear(self, events: Sequence[Event]) -> None:
-        lines: list[str] = []
-        origin: Origin | None = None
-        for event in events:
-            if isinstance(event, LogLine):
-                said = self._origin(event)
-                if origin is not None and said != origin:
-                    self._run.logbook.write(origin, lines)
-                    lines = []
-                origin = said
-                lines.append(event.text)
-            elif isinstance(event, Heartbeat):
-                self._beat(event)
-        if origin is not None:
-            self._run.logbook.write(origin, lines)
+        for voice, same in groupby(events, key=_voice):
+            if voice is None:
+                for event in same:
+                    self._beat(cast(Heartbeat, event))
+            else:
+                texts = [cast(LogLine, event).text for event in same]
+                self._run.logbook.write(self._origin(*voice), texts)
 
-    def _origin(self, event: LogLine) -> Origin:
+    def _origin(self, stream: str, level: str) -> Origin:
         executor = self._run.shop.identity.executor
-        return Origin(self._step.name, self._attempt, event.stream, event.level, executor)
+        return Origin(self._step.name, self._attempt, stream, level, executor)
 
     def _beat(self, event: Heartbeat) -> None:
         redact = self._run.shop.redactor.redact_value
@@ -342,3 +336,8 @@ def wake(tx: Transaction, run: Run, parked: Parked) -> None:
         return
     deploys.update(tx, row.id, executor=None, incarnation=None)
     records.wake(tx, row.id, parked.at, parked.reason)
+
+
+def _voice(event: Event) -> tuple[str, str] | None:
+    """What lines have in common that are written as one; None for a heartbeat."""
+    return (event.stream, event.level) if isinstance(event, LogLine) else None

@@ -8,7 +8,7 @@ known as one (tokens of this server, private keys, passwords inside a URL) goes 
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from manent_server.domain.errors import Invalid
@@ -69,6 +69,14 @@ class Redactor:
         if any(sign in found for sign in _SIGNS):
             return _LOOKS_SECRET.sub(_masked, found)
         return found
+
+    def redact_lines(self, lines: Sequence[str]) -> list[str]:
+        """The lines redacted; one of them that holds line breaks becomes several."""
+        whole = "\n".join(lines)
+        # Most have nothing to hide: one look at all is many times cheaper than one at each.
+        if self.redact(whole) == whole:
+            return whole.split("\n") if lines else []
+        return [part for line in lines for part in self.redact(line).split("\n")]
 
     def redact_value(self, value: Any) -> Any:
         """A JSON value with its texts redacted, and whatever stands under a telling key."""
