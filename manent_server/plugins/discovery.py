@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pluggy
 
+from manent_server.plugins import schema
 from manent_server.plugins.target import Target
 from manent_server.sdk import hooks as specifications
 
@@ -87,7 +88,9 @@ def _manager(plugins: dict[str, Any]) -> pluggy.PluginManager:
     for name, plugin in plugins.items():
         for hook in _implemented(plugin):
             if hook not in specifications.ALL_HOOKS:
-                raise ValueError(f"unknown hook {hook}{_hint(hook)}")
+                raise ValueError(
+                    f"unknown hook {hook}{schema.hint(hook, specifications.ALL_HOOKS)}"
+                )
         manager.register(plugin, name)
     manager.check_pending()
     return manager
@@ -118,8 +121,3 @@ def _marks(plugin: Any, name: str) -> dict[str, Any] | None:
     member = inspect.getattr_static(plugin, name, None)
     marks = getattr(member, f"{specifications.PROJECT}_impl", None)
     return marks if isinstance(marks, dict) else None
-
-
-def _hint(hook: str) -> str:
-    near = difflib.get_close_matches(hook, sorted(specifications.ALL_HOOKS), n=1)
-    return f"; nearest is {near[0]}" if near else ""

@@ -10,7 +10,7 @@ from manent_server.domain.errors import ConfigurationError, NotFound
 from manent_server.plugins import discovery, schema
 from manent_server.plugins.external import NotDescribed, build, describe
 from manent_server.plugins.target import Target
-from manent_server.sdk.options import template_paths
+from manent_server.sdk.options import inner_model, template_paths
 
 Finding = tuple[str, str]
 
@@ -102,7 +102,7 @@ class Host:
                 next="repair or remove it, then start again",
             )
         raise NotFound(
-            f"no plugin {name}: {schema.unknown_key(name, self._plugins)}",
+            f"no plugin {name}{schema.hint(name, self._plugins)}",
             code="plugin_unknown",
             next="install the plugin, or name it under plugins.external",
         )
@@ -178,8 +178,9 @@ def _findings(model: type[BaseModel], error: ValidationError) -> Iterator[Findin
 def _siblings(model: type[BaseModel], place: Sequence[str]) -> list[str]:
     """The keys that exist where an unknown one was found."""
     for name in place:
-        field_type = model.model_fields[name].annotation if name in model.model_fields else None
-        if not (isinstance(field_type, type) and issubclass(field_type, BaseModel)):
+        field = model.model_fields.get(name)
+        inner = inner_model(field.annotation) if field is not None else None
+        if inner is None:
             return []
-        model = field_type
+        model = inner
     return [info.alias or name for name, info in model.model_fields.items()]

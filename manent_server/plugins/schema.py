@@ -42,8 +42,13 @@ def check(schema: Any, value: Any, path: str = "") -> Iterator[Finding]:
 
 def unknown_key(key: str, known: Collection[str]) -> str:
     """The message for a key nobody knows, with the nearest one that exists."""
-    near = difflib.get_close_matches(key, sorted(known), n=1)
-    return f"unknown key; nearest is {near[0]}" if near else "unknown key"
+    return f"unknown key{hint(key, known)}"
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """`; nearest is ...`, when something known is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; nearest is {near[0]}" if near else ""
 
 
 def _members(schema: Mapping[str, Any], value: dict[str, Any], path: str) -> Iterator[Finding]:

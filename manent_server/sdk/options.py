@@ -1,6 +1,7 @@
 """The base of a plugin's typed options."""
 
-from typing import Annotated, Any, Final
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,9 +33,18 @@ def template_paths(model: type[BaseModel], prefix: str = "") -> frozenset[str]:
         path = f"{prefix}{field.alias or name}"
         if _is_marked(field.metadata) or _is_marked(_within(field.annotation)):
             found.add(path)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found |= template_paths(field.annotation, f"{path}.")
+        if (inner := inner_model(field.annotation)) is not None:
+            found |= template_paths(inner, f"{path}.")
     return frozenset(found)
+
+
+def inner_model(annotation: Any) -> type[BaseModel] | None:
+    """The model an option holds, also one that may be None; None when it holds something else."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType):
+        return next(filter(None, map(inner_model, get_args(annotation))), None)
+    return None
 
 
 def _is_marked(marks: Any) -> bool:

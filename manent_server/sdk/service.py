@@ -35,7 +35,7 @@ def start_service(
     sys.stderr.flush()
     middle = os.fork()
     if middle == 0:
-        _detach(writer, argv, workdir, variables, log)
+        _detach(writer, argv, workdir, variables, log)  # pragma: no cover - in the child
     os.close(writer)
     with open(reader, "rb") as answers:  # noqa: PTH123 - a descriptor, not a path
         answer = answers.read(_ERROR_LIMIT)
@@ -52,7 +52,7 @@ def _variables() -> dict[str, str]:
     return {name: value for name, value in inherited if not name.startswith("MANENT_")}
 
 
-def _detach(
+def _detach(  # pragma: no cover - in a process that ends without a word; tested by its effects
     writer: int, argv: Sequence[str], workdir: Path, variables: dict[str, str], log: Path
 ) -> NoReturn:
     """In the first child: a new session, whose leader goes away and leaves the service."""
@@ -71,7 +71,7 @@ def _detach(
         os._exit(127)
 
 
-def _redirect(writer: int, log: Path) -> int:
+def _redirect(writer: int, log: Path) -> int:  # pragma: no cover - as above
     """Keep 0 (empty), 1 and 2 (the log) and the pipe, now at 3, which the exec closes."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     empty = os.open(os.devnull, os.O_RDONLY)

@@ -1,5 +1,6 @@
 """The kit for plugin authors: it passes those that keep the rules, and names the rule broken."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,25 @@ def test_a_worker_that_cannot_start_says_so(
     with pytest.raises(RuntimeError, match="its stderr says why"):
         Trial(tmp_path / "file")
     assert "FileExistsError" in capfd.readouterr().err
+
+
+def test_a_plugin_with_nothing_but_deploy_can_keep_the_rules(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        f"""#!{sys.executable}
+import json, os, pathlib
+answers = os.fdopen(int(os.environ["MANENT_PROTOCOL_OUT"]), "w")
+call = json.loads(os.fdopen(int(os.environ["MANENT_PROTOCOL_IN"])).readline())
+answer = {{"type": "description", "hooks": ["deploy"]}}
+if call["type"] == "call":
+    context = call["context"]
+    print("writing", flush=True)
+    pathlib.Path(context["options"]["file"]).write_text(context["version"])
+    answer = {{"type": "result"}}
+answers.write(json.dumps(answer) + "\\n")
+"""
+    )
+    plugin.chmod(0o755)
+    kept = tmp_path / "version"
+    with Trial(tmp_path / "trial", {"mine": [str(plugin)]}) as trial:
+        check(trial, "mine", options={"file": str(kept)}, state=kept.read_text)

@@ -110,7 +110,14 @@ def test_options_refuse_unknown_keys_and_changes() -> None:
 
 
 def test_templates_are_found_wherever_they_are_marked() -> None:
-    assert template_paths(Mine) == {"root", "restart", "variables", "note", "inner.url"}
+    assert template_paths(Mine) == {
+        "root",
+        "restart",
+        "variables",
+        "note",
+        "inner.url",
+        "health.url",
+    }
     assert repr(template) == "template"
 
 
