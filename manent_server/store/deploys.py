@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from manent_server.domain.deploy import LIVE, Kind, State
 from manent_server.domain.gates import Asked
 from manent_server.store.clean import clean
-from manent_server.store.tables import epochs
+from manent_server.store.tables import Tables, epochs
 from manent_server.store.transaction import Transaction
 
 LIVE_STATES = tuple(sorted(LIVE))
@@ -120,9 +121,21 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.connection.execute(tx.tables.deploys.insert().values(start | clean(dict(values))))
 
 
+@cache
+def _by_id(tables: Tables) -> sa.Select[Any]:
+    """Built once: with so many columns that takes as long as asking."""
+    d = tables.deploys
+    return sa.select(*(d.c[name] for name in _NAMES)).where(d.c.id == sa.bindparam("deploy"))
+
+
+@cache
+def _locked_by_id(tables: Tables) -> sa.Select[Any]:
+    return _by_id(tables).with_for_update()
+
+
 def read(tx: Transaction, deploy: str) -> Deploy | None:
     """One deploy by its full id."""
-    return _one(tx, sa.select(*columns(tx)).where(tx.tables.deploys.c.id == deploy))
+    return _one(tx, _by_id(tx.tables), {"deploy": deploy})
 
 
 def versions(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
@@ -136,12 +149,13 @@ def versions(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
 
 def lock(tx: Transaction, deploy: str) -> Deploy | None:
     """One deploy by its full id, its row locked until the transaction ends."""
-    query = sa.select(*columns(tx)).where(tx.tables.deploys.c.id == deploy).with_for_update()
-    return _one(tx, query)
+    return _one(tx, _locked_by_id(tx.tables), {"deploy": deploy})
 
 
-def _one(tx: Transaction, query: sa.Select[Any]) -> Deploy | None:
-    row = tx.connection.execute(query).one_or_none()
+def _one(
+    tx: Transaction, query: sa.Select[Any], values: Mapping[str, Any] | None = None
+) -> Deploy | None:
+    row = tx.connection.execute(query, values).one_or_none()
     return of(row) if row else None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from manent_server.domain.plan import Step
 from manent_server.store.clean import clean
 from manent_server.store.deploys import Deploy
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 
@@ -114,19 +116,33 @@ def read_steps(tx: Transaction, deploy: str, *, pass_number: int | None = None) 
     return [StepRow(*row) for row in tx.connection.execute(query)]
 
 
+@cache
+def _step_by_name(tables: Tables) -> sa.Select[Any]:
+    s, given = tables.steps, sa.bindparam
+    return sa.select(*(s.c[name] for name in _STEP)).where(
+        s.c.deploy == given("deploy"),
+        s.c.pass_number == given("pass_number"),
+        s.c.name == given("name"),
+    )
+
+
 def read_step(tx: Transaction, deploy: str, pass_number: int, name: str) -> StepRow | None:
     """One step of a pass."""
-    s = tx.tables.steps
-    row = tx.connection.execute(
-        _steps(tx).where(s.c.deploy == deploy, s.c.pass_number == pass_number, s.c.name == name)
-    ).one_or_none()
+    values = {"deploy": deploy, "pass_number": pass_number, "name": name}
+    row = tx.connection.execute(_step_by_name(tx.tables), values).one_or_none()
     return StepRow(*row) if row else None
 
 
-def update_step(tx: Transaction, deploy: str, pass_number: int, name: str, **values: Any) -> None:
-    """Change a step that has not ended; a finished step keeps its outcome."""
+def update_step(
+    tx: Transaction, deploy: str, pass_number: int, name: str, **values: Any
+) -> StepRow | None:
+    """Change a step that has not ended; a finished step keeps its outcome.
+
+    Returns:
+        The step as it now stands, or None if it has ended or is not there.
+    """
     s = tx.tables.steps
-    tx.connection.execute(
+    row = tx.connection.execute(
         sa.update(s)
         .where(
             s.c.deploy == deploy,
@@ -135,21 +151,14 @@ def update_step(tx: Transaction, deploy: str, pass_number: int, name: str, **val
             s.c.ended_at.is_(None),
         )
         .values(**clean(values))
-    )
+        .returning(*(s.c[name] for name in _STEP))
+    ).one_or_none()
+    return StepRow(*row) if row else None
 
 
 def insert_attempt(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Hand an attempt out."""
     tx.connection.execute(tx.tables.attempts.insert().values(**clean(dict(values))))
-
-
-def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:
-    """How many attempts of a step were handed out."""
-    a = tx.tables.attempts
-    query = sa.select(sa.func.count()).where(
-        a.c.deploy == deploy, a.c.pass_number == pass_number, a.c.step == step
-    )
-    return int(tx.connection.execute(query).scalar_one())
 
 
 def update_attempt(tx: Transaction, attempt: str, **values: Any) -> bool:
@@ -168,12 +177,49 @@ def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:
     return [Attempt(*row) for row in tx.connection.execute(query)]
 
 
+def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:
+    """How many attempts of a step were handed out."""
+    a = tx.tables.attempts
+    query = sa.select(sa.func.count()).where(
+        a.c.deploy == deploy, a.c.pass_number == pass_number, a.c.step == step
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
 def read_attempt(tx: Transaction, attempt: str) -> Attempt | None:
     """One attempt."""
     row = tx.connection.execute(
         _attempts(tx).where(tx.tables.attempts.c.id == attempt)
     ).one_or_none()
     return Attempt(*row) if row else None
+
+
+@cache
+def _around(tables: Tables) -> sa.Select[Any]:
+    a, given = tables.attempts, sa.bindparam
+    of_step = sa.and_(
+        a.c.deploy == given("deploy"),
+        a.c.pass_number == given("pass_number"),
+        a.c.step == given("step"),
+    )
+    open_there = sa.and_(
+        a.c.ended_at.is_(None),
+        a.c.environment == given("environment"),
+        a.c.application == given("application"),
+    )
+    return sa.select(*(a.c[name] for name in _ATTEMPT)).where(sa.or_(of_step, open_there))
+
+
+def attempts_around(tx: Transaction, deploy: Deploy, step: str) -> list[Attempt]:
+    """Every attempt of a step in the deploy's pass, and every open one of that place."""
+    values = {
+        "deploy": deploy.id,
+        "pass_number": deploy.pass_number,
+        "step": step,
+        "environment": deploy.environment,
+        "application": deploy.application,
+    }
+    return [Attempt(*row) for row in tx.connection.execute(_around(tx.tables), values)]
 
 
 def open_attempts(
@@ -194,9 +240,17 @@ def open_attempts(
 
 def in_the_way(tx: Transaction, deploy: Deploy, *, at: datetime) -> list[Attempt]:
     """Open attempts there of other deploys or epochs whose lease has not passed."""
+    return others(open_attempts(tx, place=(deploy.environment, deploy.application)), deploy, at=at)
+
+
+def others(attempts: Iterable[Attempt], deploy: Deploy, *, at: datetime) -> list[Attempt]:
+    """Those of other deploys or epochs that may still be at work in the deploy's place."""
+    place = (deploy.environment, deploy.application)
     return [
         attempt
-        for attempt in open_attempts(tx, place=(deploy.environment, deploy.application))
-        if (attempt.deploy, attempt.epoch) != (deploy.id, deploy.epoch)
+        for attempt in attempts
+        if attempt.ended_at is None
+        and (attempt.environment, attempt.application) == place
+        and (attempt.deploy, attempt.epoch) != (deploy.id, deploy.epoch)
         and (attempt.lease_until is None or attempt.lease_until > at)
     ]

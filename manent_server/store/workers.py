@@ -65,8 +65,11 @@ def everyone(tx: Transaction) -> list[Executor]:
 
 def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
     """Whether the row carries this incarnation and nobody claimed it."""
-    row = read(tx, executor)
-    return row is not None and row.incarnation == incarnation and row.recovered_by is None
+    e = tx.tables.executors
+    mine = sa.select(e.c.id).where(
+        e.c.id == executor, e.c.incarnation == incarnation, e.c.recovered_by.is_(None)
+    )
+    return tx.connection.execute(mine).one_or_none() is not None
 
 
 def write(tx: Transaction, values: Mapping[str, Any]) -> None:
