@@ -66,12 +66,14 @@ def closed(asked: Asked, locks: Iterable[Lock], *, at: datetime) -> tuple[Closed
     return tuple(found)
 
 
-def stopping(
-    asked: Asked, locks: Iterable[Lock], *, started_at: datetime, at: datetime
-) -> tuple[ClosedGate, ...]:
-    """What keeps a running deploy from its next wave: locks set since it started."""
-    since = [lock for lock in locks if lock.created_at > started_at and not lock.automatic]
-    return tuple(_locked(lock) for lock in _binding(asked, since, at=at))
+def stopping(asked: Asked, locks: Iterable[Lock], *, at: datetime) -> tuple[ClosedGate, ...]:
+    """What keeps a running deploy from its next wave: locks set since it started.
+
+    Which those are needs no comparison of instants: a lock that was in force at the start would
+    have kept it from starting. Automatic ones speak of the end of another deploy.
+    """
+    set_since = [lock for lock in locks if not lock.automatic]
+    return tuple(_locked(lock) for lock in _binding(asked, set_since, at=at))
 
 
 def is_expired(asked: Asked, *, at: datetime) -> bool:

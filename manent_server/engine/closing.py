@@ -84,12 +84,26 @@ def _skip_steps(tx: Transaction, row: Deploy, at: datetime) -> None:
 
 def touched(tx: Transaction, row: Deploy) -> frozenset[str]:
     """Targets on which the acting hook was handed out and began, in this pass."""
+    return _begun(tx, row, _acting(row))
+
+
+def _begun(tx: Transaction, row: Deploy, step: str) -> frozenset[str]:
     return frozenset(
         attempt.target
         for attempt in work.read_attempts(tx, row.id)
         if attempt.pass_number == row.pass_number
-        and attempt.step.split(":", 1)[0] == _acting(row)
+        and attempt.step.split(":", 1)[0] == step
         and attempt.result != "not_started"
+    )
+
+
+def is_half_undone(tx: Transaction, row: Deploy) -> bool:
+    """Whether a rollback of the pass was begun on some target and has not succeeded there."""
+    if row.kind == Kind.ROLLBACK:
+        return False
+    steps = {step.name: step for step in work.read_steps(tx, row.id, pass_number=row.pass_number)}
+    return any(
+        steps[f"rollback:{target}"].state != "succeeded" for target in _begun(tx, row, "rollback")
     )
 
 
@@ -101,14 +115,16 @@ def standings(tx: Transaction, row: Deploy) -> dict[str, Standing]:
     """How far each target of the pass came."""
     steps = {step.name: step for step in work.read_steps(tx, row.id, pass_number=row.pass_number)}
     reached_by = touched(tx, row)
+    undone = _begun(tx, row, "rollback")
     found = {}
     for target in row.order_body["targets"]:
         acting = steps.get(f"{_acting(row)}:{target}")
         verify = steps.get(f"verify:{target}")
         undo = steps.get(f"rollback:{target}") if row.kind != Kind.ROLLBACK else None
+        undo = undo if target in undone else None
         good = acting is not None and acting.state == "succeeded"
         good = good and (verify is None or verify.state == "succeeded")
-        returned = None if undo is None or undo.started_at is None else undo.state == "succeeded"
+        returned = None if undo is None else undo.state == "succeeded"
         found[target] = inventories.standing(
             touched=target in reached_by, reached=good, returned=returned
         )
@@ -129,7 +145,9 @@ def _stock(tx: Transaction, row: Deploy, change: Change, at: datetime) -> Stock:
         target=change.target,
         version=(past.get("version") if returned else row.version) if known else None,
         sha256=artifact["sha256"] if artifact and known else None,
-        configuration=None if returned or not known else prepared.get("configuration_digest"),
+        configuration=(past if returned else prepared).get("configuration_digest")
+        if known
+        else None,
         outputs=past.get("outputs") if returned else _outputs(tx, row, change.target),
         since=at,
         deploy=row.id,

@@ -32,6 +32,7 @@ class Control:
         self.is_overdue = False
         self.is_disowned = False
         self.is_undoing = False
+        self.deadline_at: datetime | None = None
         self._grace = grace
         self._attempts: set[str] = set()
         self._told: set[str] = set()
@@ -163,7 +164,8 @@ class Watch:
             return
         if row.cancel_requested_at is not None:
             control.cancel(self._runner, rollback=row.cancel_rollback)
-        if row.deadline_at is not None and row.deadline_at <= at and row.phase != "soaking":
+        control.deadline_at = row.deadline_at
+        if row.deadline_at is not None and row.deadline_at <= at:
             control.overdue(self._runner)
 
     def _loop(self) -> None:

@@ -20,9 +20,10 @@ from manent_server.plugins.runner import HookEnd
 from manent_server.store import deploys, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
-from manent_server.store.work import StepRow
+from manent_server.store.work import Attempt, StepRow
 
 _AGAIN = timedelta(seconds=1)
+_LONGEST = timedelta(seconds=30)
 COUNTED = frozenset({"failed", "timed_out"})
 _PHASES = {"deploy": Phase.DEPLOYING, "verify": Phase.VERIFYING, "rollback": Phase.ROLLING_BACK}
 
@@ -72,17 +73,23 @@ def hand_out(tx: Transaction, errand: Errand) -> HandOut:
     step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
     if step is None or step.ended_at is not None:
         return HandOut(Refusal.DONE)
-    before = work.read_attempt(tx, errand.id)
+    around = work.attempts_around(tx, row, step.name)
+    before = next((attempt for attempt in around if attempt.id == errand.id), None)
     if before is not None:
         return HandOut(None, before.attempt, step.checkpoint)
-    occupied = work.in_the_way(tx, row, at=at)
+    occupied = work.others(around, row, at=at)
     if occupied:
         ends = [attempt.lease_until for attempt in occupied]
         known = [end for end in ends if end is not None]
         return HandOut(Refusal.OCCUPIED, until=max(known) if len(known) == len(ends) else None)
-    number = work.count_attempts(tx, row.id, row.pass_number, step.name) + 1
+    number = sum(1 for attempt in around if _is_of(attempt, row, step.name)) + 1
     _write(tx, errand, row, number, at)
     return HandOut(None, number, step.checkpoint)
+
+
+def _is_of(attempt: Attempt, row: Deploy, step: str) -> bool:
+    place = (attempt.deploy, attempt.pass_number, attempt.step)
+    return place == (row.id, row.pass_number, step)
 
 
 def _refusal(tx: Transaction, errand: Errand, row: Deploy | None, at: datetime) -> Refusal | None:
@@ -144,6 +151,7 @@ class Result:
     """How an attempt ended, and whether its step stays open for another one."""
 
     errand: Errand
+    attempt: int
     end: HookEnd
     policy: Retry
     is_overdue: bool
@@ -161,7 +169,7 @@ def finish(tx: Transaction, result: Result) -> StepRow | None:
     errand, end = result.errand, result.end
     row = deploys.lock(tx, errand.deploy.id)
     at = tx.now()
-    work.update_attempt(
+    is_news = work.update_attempt(
         tx,
         errand.id,
         ended_at=at,
@@ -172,24 +180,24 @@ def finish(tx: Transaction, result: Result) -> StepRow | None:
     if row is None or not is_current(row, errand.deploy):
         return None
     step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
-    if step is None or step.ended_at is not None:
+    if step is None or step.ended_at is not None or not is_news:
+        # Its answer was lost before: attempt and step were changed together then.
         return step
-    values = _consequence(tx, result, step, at)
-    work.update_step(tx, row.id, row.pass_number, step.name, **values)
-    return work.read_step(tx, row.id, row.pass_number, step.name)
+    values = _consequence(result, step, at)
+    return work.update_step(tx, row.id, row.pass_number, step.name, **values)
 
 
-def _consequence(tx: Transaction, result: Result, step: StepRow, at: datetime) -> Mapping[str, Any]:
+def _consequence(result: Result, step: StepRow, at: datetime) -> Mapping[str, Any]:
     end = result.end
     if end.result == "succeeded":
         return {"state": "succeeded", "outputs": end.outputs, "ended_at": at, "error": None}
     if end.result == "cancelled":
         return {"state": "failed", "error": end.error, "ended_at": at}
     if end.result not in COUNTED and not result.is_overdue:
-        # What never began costs nothing, but is not tried in a tight loop.
-        due = at + _AGAIN if end.result == "not_started" else None
-        return {"state": "waiting", "next_try_at": due}
-    failures = _failures(tx, result.errand)
+        # What never began or was interrupted costs nothing, but is not tried in a tight loop.
+        pause = min(_AGAIN * 2 ** min(result.attempt - 1, 5), _LONGEST)
+        return {"state": "waiting", "next_try_at": at + pause}
+    failures = step.failures + 1
     failure = Failure(failures, is_retryable=end.retryable, retry_after=end.retry_after)
     began_at = step.started_at or at
     due = None if result.is_overdue else _due(result.policy, failure, began_at, at)
@@ -201,18 +209,6 @@ def _consequence(tx: Transaction, result: Result, step: StepRow, at: datetime) -
 
 def _due(policy: Retry, failure: Failure, began_at: datetime, at: datetime) -> datetime | None:
     return retry.next_try(policy, failure, began_at=began_at, at=at)
-
-
-def _failures(tx: Transaction, errand: Errand) -> int:
-    # Counted, not incremented: the transaction may be repeated after it has happened.
-    attempts = work.read_attempts(tx, errand.deploy.id)
-    return sum(
-        1
-        for attempt in attempts
-        if attempt.step == errand.step.name
-        and attempt.pass_number == errand.deploy.pass_number
-        and attempt.result in COUNTED
-    )
 
 
 def deadline_error() -> dict[str, str]:

@@ -45,7 +45,13 @@ class Journey:
 
         def work(tx: Transaction) -> Start:
             draining = shop.lifeline.draining.is_set()
-            claim = Claim(deploy, number, shop.identity, is_draining=draining)
+            claim = Claim(
+                deploy,
+                number,
+                shop.identity,
+                is_draining=draining,
+                plugins=shop.host.names(),
+            )
             return begin(tx, claim, shop.dispatcher)
 
         start = shop.store.repeat(work, stop=shop.lifeline.is_cut)
@@ -56,14 +62,18 @@ class Journey:
     def _run(self, deploy: Deploy) -> None:
         shop = self._shop
         order = orders.load(deploy.order_body)
+        steps = plan.build(order, Kind(deploy.kind))
         control = Control(deploy.id, deploy.epoch, grace=shop.caps.kill_grace)
         if deploy.cancel_requested_at is not None:
             control.note_cancel(rollback=deploy.cancel_rollback)
         logbook = Logbook(shop, deploy)
-        run = Run(shop, deploy, order, plan.build(order, Kind(deploy.kind)), control, logbook)
+        run = Run(shop, deploy, order, steps, control, logbook)
         self._watch.add(control)
         try:
             logbook.say(f"runs on {shop.identity.executor}, epoch {deploy.epoch}")
+            control.deadline_at = deploy.deadline_at
+            # Known before the first wait: the watch needs a second to say so.
+            control.is_overdue = deploy.deadline_at is not None and deploy.deadline_at <= run.now()
             Passage(run).walk()
         except Parked as parked:
             logbook.close()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from manent_server.domain import gates, outcome, plan
@@ -63,33 +64,38 @@ class Passage:
 
     def _visit(self, wave: Wave) -> Outcome | None:
         """Targets side by side; after a failure no further one is begun."""
-        rows = self._run.steps()
-        # A step that failed before this dispatch began: nothing further is begun beside it.
-        failures = [
-            Outcome(is_good=False, error={"step": step.name, **(rows[step.name].error or {})})
-            for visit in wave.visits
-            for step in visit.steps
-            if rows[step.name].state == "failed"
-        ]
+        failures = self._failed_before(wave)
         if failures:
             return failures[0]
 
-        def one(visit: Visit) -> None:
-            for step in visit.steps:
-                if failures:
-                    return
-                aim = aims.forward(self._run, step)
-                ended = Stepper(self._run, step, aim, is_undo=False).perform()
-                if not ended.is_good:
-                    failures.append(_named(ended, step))
-
         try:
-            self._side_by_side(one, wave.visits)
+            self._side_by_side(partial(self._go_to, failures), wave.visits)
         except Parked:
             # A failure beside it decides; what waited for its next try is not tried again.
             if not failures:
                 raise
         return failures[0] if failures else None
+
+    def _go_to(self, failures: list[Outcome], visit: Visit) -> None:
+        """One target; `failures` is shared by the wave."""
+        for step in visit.steps:
+            if failures:
+                return
+            aim = aims.forward(self._run, step)
+            stepper = Stepper(self._run, step, aim, is_undo=False, is_halted=lambda: bool(failures))
+            ended = stepper.perform()
+            if not ended.is_good:
+                failures.append(_named(ended, step))
+
+    def _failed_before(self, wave: Wave) -> list[Outcome]:
+        """Steps that failed before this dispatch began: nothing is begun beside them."""
+        rows = self._run.steps()
+        return [
+            Outcome(is_good=False, error={"step": step.name, **(rows[step.name].error or {})})
+            for visit in wave.visits
+            for step in visit.steps
+            if rows[step.name].state == "failed"
+        ]
 
     def _side_by_side(self, work_on: Callable[[Visit], None], visits: Sequence[Visit]) -> None:
         if len(visits) == 1:
@@ -105,12 +111,10 @@ class Passage:
     def _wait_for_gates(self) -> None:
         """Between waves: locks that were set since the start hold the next one back."""
         run = self._run
-        with run.shop.store.read() as tx:
-            at = tx.now()
-            locks = marks.locks(tx, at=at)
-        started_at = run.deploy.started_at or at
-        closed = gates.stopping(run.deploy.asked, locks, started_at=started_at, at=at)
-        due = run.deploy.deadline_at or at + _RECHECK
+        at = run.now()
+        locks = run.ask(lambda tx: marks.locks(tx, at=at))
+        closed = gates.stopping(run.deploy.asked, locks, at=at)
+        due = run.control.deadline_at or at + _RECHECK
         # Past the deadline the next hand-out is refused, and the deploy fails as it should.
         if not closed or run.control.is_cancelled or due <= at:
             return
@@ -126,14 +130,13 @@ class Passage:
             row = run.steps()[step.name]
             if row.ended_at is not None:
                 return row.state == "succeeded"
-            run.shop.store.repeat(lambda tx: self._begin_soak(tx, step))
-            with run.shop.store.read() as tx:
-                at = tx.now()
+            run.write(lambda tx: self._begin_soak(tx, step))
+            at = run.now()
             ends_at = (row.started_at or at) + run.order.limits.soak
             if run.control.is_cancelled:
                 return False
             if ends_at <= at:
-                run.shop.store.repeat(lambda tx: self._end_soak(tx, step))
+                run.write(lambda tx: self._end_soak(tx, step))
             elif ends_at - at > LONG_WAIT:
                 raise Parked(ends_at, "soak")
             else:
@@ -149,7 +152,12 @@ class Passage:
             work.update_step(
                 tx, row.id, row.pass_number, step.name, state="running", started_at=tx.now()
             )
-        deploys.update(tx, row.id, phase=Phase.SOAKING)
+            # The soak does not count: its whole time is added before it begins.
+            soak = self._run.order.limits.soak
+            later = row.deadline_at + soak if row.deadline_at else None
+            deploys.update(tx, row.id, phase=Phase.SOAKING, deadline_at=later)
+        elif row.phase != Phase.SOAKING:
+            deploys.update(tx, row.id, phase=Phase.SOAKING)
 
     def _end_soak(self, tx: Transaction, step: Step) -> None:
         deploy = self._run.deploy
@@ -161,8 +169,8 @@ class Passage:
             raise Unwound(deploy.id)
         at = tx.now()
         work.update_step(tx, row.id, row.pass_number, step.name, state="succeeded", ended_at=at)
-        soaked = at - (before.started_at or at)
-        later = row.deadline_at + soaked if row.deadline_at else None
+        late = at - (before.started_at or at) - self._run.order.limits.soak
+        later = row.deadline_at + late if row.deadline_at else None
         deploys.update(tx, row.id, phase=Phase.DEPLOYING, deadline_at=later)
 
     def _come_to(self, failure: Outcome | None) -> tuple[Passed, dict[str, Any] | None]:
@@ -187,6 +195,9 @@ class Passage:
         if not due:
             return passed, error
         undone = self._undo(targets)
+        left = sorted(self._touched() - set(targets))
+        if left:
+            error = {**(error or {}), "not_rolled_back": left}
         how = Undoing.WORKED if undone.is_good else Undoing.FAILED
         is_cancelled = passed.is_cancelled or run.control.is_cancelled
         return (
@@ -196,11 +207,14 @@ class Passage:
 
     def _undoable(self) -> tuple[str, ...]:
         """Touched targets with something to go back to, in the order of the waves."""
-        with self._run.shop.store.read() as tx:
-            row = deploys.read(tx, self._run.deploy.id)
-            found = closing.touched(tx, row) if row else frozenset()
         past = self._run.prepared.get("past", {})
-        return plan.in_order(self._run.order, [name for name in found if name in past])
+        found = [name for name in self._touched() if name in past]
+        return plan.in_order(self._run.order, found)
+
+    def _touched(self) -> frozenset[str]:
+        """Targets on which the acting hook began."""
+        row = self._run.row()
+        return self._run.ask(lambda tx: closing.touched(tx, row)) if row else frozenset()
 
     def _undo(self, targets: tuple[str, ...]) -> Outcome:
         """Rollback of the touched targets, the last one first; each is tried."""
@@ -210,7 +224,7 @@ class Passage:
         after = max(step.position for step in run.plan.steps())
         steps = plan.undo(run.order, targets, after=after)
         run.logbook.say("rolls back " + ", ".join(reversed(targets)))
-        run.shop.store.repeat(lambda tx: self._record_undo(tx, steps))
+        run.write(lambda tx: self._record_undo(tx, steps))
         worst = Outcome(is_good=True)
         for step in steps:
             ended = Stepper(run, step, aims.backward(run, step), is_undo=True).perform()
@@ -245,13 +259,17 @@ class Passage:
         run.logbook.flush()
         ending = Ending(run.deploy.id, run.deploy.epoch, end, error=error)
         asked_at: datetime | None = None
-        while not run.shop.store.repeat(lambda tx: closing.close(tx, ending)):
-            with run.shop.store.read() as tx:
-                at = tx.now()
+        lost = run.shop.lifeline.lost.is_set
+        while not run.shop.store.repeat(lambda tx: closing.close(tx, ending), stop=lost):
+            at = run.now()
             asked_at = asked_at or at
             if at - asked_at > LONG_WAIT:
                 raise Parked(at + LONG_WAIT, "close")
             run.pause(timedelta(milliseconds=500))
+        row = run.row()
+        if row is None or row.epoch != run.deploy.epoch:
+            run.shop.metrics.stale_write()
+            raise Unwound(run.deploy.id)
         run.shop.metrics.deploy_ended(state_of(end), end)
         run.shop.admit(run.deploy.environment)
 

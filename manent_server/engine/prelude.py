@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from manent_server.domain import gates
 from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.domain.order import SHAPE
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
@@ -15,6 +16,8 @@ from manent_server.store import deploys, marks, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
+
+_ELSEWHERE = timedelta(seconds=10)
 
 
 class Verdict(StrEnum):
@@ -42,20 +45,48 @@ class Claim:
     number: int
     identity: Identity
     is_draining: bool
+    plugins: frozenset[str]
 
 
 def begin(tx: Transaction, claim: Claim, dispatcher: Dispatcher) -> Start:
     """Decide in one transaction; repeated with the same claim it answers the same."""
     deploy = deploys.lock(tx, claim.deploy)
-    if deploy is None or not deploy.is_live or deploy.dispatch != claim.number:
+    if deploy is None or not _is_current(tx, deploy, claim):
         return Start(Verdict.STALE, None)
     mine = workers.is_mine(tx, claim.identity.executor, claim.identity.incarnation)
     if not mine or (claim.is_draining and deploy.incarnation is None):
         dispatcher.dispatch(tx, deploy.id, state=_resting(deploy), phase=_waiting(deploy))
         return Start(Verdict.FOREIGN, None)
+    if not _can_run(deploy, claim):
+        return _put_back(tx, deploy)
     if deploy.handed_out_at is None and _gates_closed(tx, deploy):
         return Start(Verdict.CLOSED, deploy)
     return Start(Verdict.RUN, _take(tx, deploy, claim.identity))
+
+
+def _is_current(tx: Transaction, deploy: Deploy, claim: Claim) -> bool:
+    # Without a slot its place was given back, by an earlier run of this transaction perhaps.
+    is_newest = deploy.is_live and deploy.dispatch == claim.number
+    return is_newest and queue.has_slot(tx, deploy.id)
+
+
+def _can_run(deploy: Deploy, claim: Claim) -> bool:
+    """Whether this worker has what the order needs."""
+    return deploy.order_shape <= SHAPE and deploy.order_body["plugin"] in claim.plugins
+
+
+def _put_back(tx: Transaction, deploy: Deploy) -> Start:
+    """Another worker of the pool may have it: dispatched anew a little later, at no cost."""
+    deploys.update(
+        tx,
+        deploy.id,
+        state=_resting(deploy),
+        phase=_waiting(deploy),
+        executor=None,
+        incarnation=None,
+    )
+    records.wake(tx, deploy.id, tx.now() + _ELSEWHERE, "plugin")
+    return Start(Verdict.FOREIGN, None)
 
 
 def _resting(deploy: Deploy) -> State:

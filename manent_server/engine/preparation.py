@@ -9,7 +9,8 @@ from typing import Any
 
 from manent_server.domain import order as orders
 from manent_server.domain import retry
-from manent_server.domain.errors import ManentError
+from manent_server.domain.deploy import Kind
+from manent_server.domain.errors import ManentError, Unavailable
 from manent_server.domain.inventory import Knowledge
 from manent_server.domain.plan import PREPARE
 from manent_server.domain.retry import Failure
@@ -27,7 +28,7 @@ from manent_server.store.transaction import Transaction
 
 def prepare(run: Run) -> Outcome:
     """Store the snapshot, or read the one that is stored, into `run.prepared`."""
-    run.shop.store.repeat(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
+    run.write(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
     while True:
         run.check()
         row = run.steps()[PREPARE]
@@ -49,16 +50,16 @@ def _record_plan(tx: Transaction, run: Run) -> None:
 
 
 def _stored(run: Run) -> Mapping[str, Any] | None:
-    with run.shop.store.read() as tx:
-        row = deploys.read(tx, run.deploy.id)
+    row = run.row()
     return row.prepared if row else None
 
 
 def _waits(run: Run, next_try_at: datetime | None) -> bool:
     if next_try_at is None:
         return False
-    with run.shop.store.read() as tx:
-        left = next_try_at - tx.now()
+    due = run.control.deadline_at
+    next_try_at = min(next_try_at, due) if due is not None else next_try_at
+    left = next_try_at - run.now()
     if left <= timedelta(0):
         return False
     if left > LONG_WAIT:
@@ -71,12 +72,14 @@ def _try(run: Run) -> None:
     try:
         artifacts = _artifacts(run)
         configuration = _configuration(run)
+    except Unavailable:
+        raise
     except ArtifactUnavailable as error:
         _fail(run, _shown(error), is_retryable=True)
     except ManentError as error:
         _fail(run, _shown(error))
     else:
-        run.shop.store.repeat(
+        run.write(
             lambda tx: _record(tx, run, artifacts, configuration), stop=run.shop.lifeline.is_cut
         )
 
@@ -121,8 +124,8 @@ def _url(run: Run, target: str) -> str:
 def _gone_back(run: Run) -> Deploy | None:
     if run.deploy.rollback_to is None:
         return None
-    with run.shop.store.read() as tx:
-        return deploys.read(tx, run.deploy.rollback_to)
+    target = run.deploy.rollback_to
+    return run.ask(lambda tx: deploys.read(tx, target))
 
 
 def _configuration(run: Run) -> dict[str, Any]:
@@ -154,7 +157,7 @@ def _record(
         row.id,
         prepared=prepared,
         replaces=good.id if good else None,
-        warnings=[*(row.warnings or []), *warnings] or None,
+        warnings=list(dict.fromkeys([*(row.warnings or []), *warnings])) or None,
     )
     work.update_step(
         tx, row.id, row.pass_number, PREPARE, state="succeeded", started_at=at, ended_at=at
@@ -177,33 +180,40 @@ def _past(tx: Transaction, run: Run, good: Deploy | None) -> tuple[dict[str, Any
         source = deploys.read(tx, known.deploy) if known else good
         if source is None:
             continue
-        past[target] = _one_past(source, target, known)
+        past[target] = _one_past(tx, source, target, known)
         if run.order.artifact is not None and past[target]["artifact"] is None:
             warnings.append(f"{target}: no artifact is recorded for going back to {source.version}")
     return past, warnings
 
 
-def _one_past(source: Deploy, target: str, known: Stock | None) -> dict[str, Any]:
+def _one_past(tx: Transaction, source: Deploy, target: str, known: Stock | None) -> dict[str, Any]:
     prepared = source.prepared or {}
     older = prepared.get("past", {}).get(target)
-    if (
-        known is not None
-        and older is not None
-        and known.version == older["version"] != source.version
-    ):
-        # The deploy before was undone here: what runs is what it had found.
-        return {**older, "outputs": known.outputs}
+    outputs = known.outputs if known else None
+    if known is not None and older is not None and _was_undone(tx, source, target):
+        # What runs is what the deploy before had found there.
+        return {**older, "outputs": outputs}
     return {
         "deploy": source.id,
         "version": source.version,
         "artifact": prepared.get("artifacts", {}).get(target),
         "configuration": prepared.get("configuration", {}),
-        "outputs": known.outputs if known else None,
+        "configuration_digest": prepared.get("configuration_digest"),
+        "outputs": outputs,
     }
+
+
+def _was_undone(tx: Transaction, source: Deploy, target: str) -> bool:
+    if source.kind == Kind.ROLLBACK:
+        return False
+    step = work.read_step(tx, source.id, source.pass_number, f"rollback:{target}")
+    return step is not None and step.state == "succeeded"
 
 
 def _fail(run: Run, error: Mapping[str, Any], *, is_retryable: bool = False) -> None:
     redacted = run.shop.redactor.redact_value(dict(error))
+    # Counted before the transaction, which may be repeated after it has happened.
+    number = run.steps()[PREPARE].failures + 1
 
     def record(tx: Transaction) -> None:
         row = deploys.lock(tx, run.deploy.id)
@@ -214,12 +224,12 @@ def _fail(run: Run, error: Mapping[str, Any], *, is_retryable: bool = False) -> 
             return
         at = tx.now()
         began_at = step.started_at or at
-        failure = Failure(step.failures + 1, is_retryable=is_retryable)
+        failure = Failure(max(step.failures, number), is_retryable=is_retryable)
         due = retry.next_try(run.order.retry, failure, began_at=began_at, at=at)
         values: dict[str, Any] = {"failures": failure.number, "error": redacted}
         values |= {"started_at": began_at, "next_try_at": due}
         values |= {"state": "failed", "ended_at": at} if due is None else {"state": "waiting"}
         work.update_step(tx, row.id, row.pass_number, PREPARE, **values)
 
-    run.shop.store.repeat(record, stop=run.shop.lifeline.is_cut)
+    run.write(record, stop=run.shop.lifeline.is_cut)
     run.logbook.say(f"prepare failed: {redacted['message']}", step=PREPARE)

@@ -1,20 +1,26 @@
 """One run: a dispatch that passed its prelude, on this worker."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from manent_server.domain.deploy import Kind
+from manent_server.domain.errors import Unavailable
 from manent_server.domain.order import Order
 from manent_server.domain.plan import Plan
 from manent_server.engine.control import Control
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.shop import Shop, Unwound
-from manent_server.store import work
+from manent_server.store import deploys, work
 from manent_server.store.deploys import Deploy
+from manent_server.store.repeat import never
+from manent_server.store.transaction import Transaction
 from manent_server.store.work import StepRow
 
+T = TypeVar("T")
 LONG_WAIT = timedelta(minutes=1)
 
 
@@ -38,6 +44,8 @@ class Run:
     control: Control
     logbook: Logbook
     prepared: dict[str, Any] = field(default_factory=dict)
+    _known: dict[str, StepRow] | None = None
+    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def kind(self) -> Kind:
@@ -46,8 +54,8 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where this run keeps its working folders and lock files."""
-        return self.shop.workdir / "deploys" / self.deploy.id
+        """Where this run keeps its working folders: a later epoch has a folder of its own."""
+        return self.shop.workdir / "deploys" / f"{self.deploy.id}-{self.deploy.epoch}"
 
     def check(self) -> None:
         """Unwind if the worker is ending or the deploy is no longer this run's."""
@@ -60,8 +68,47 @@ class Run:
             self.control.changed.wait(until.total_seconds())
         self.check()
 
+    def ask(self, read: Callable[[Transaction], T]) -> T:
+        """A read of this run: an outage is waited out, the end of the worker unwinds it."""
+        try:
+            return self.shop.store.consult(read, stop=self.shop.lifeline.is_cut)
+        except Unavailable:
+            self.check()
+            raise
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        return self.ask(lambda tx: tx.now())
+
+    def row(self) -> Deploy | None:
+        """The deploy as it stands now."""
+        return self.ask(lambda tx: deploys.read(tx, self.deploy.id))
+
     def steps(self) -> dict[str, StepRow]:
-        """The recorded steps of this pass."""
-        with self.shop.store.read() as tx:
-            rows = work.read_steps(tx, self.deploy.id, pass_number=self.deploy.pass_number)
-        return {row.name: row for row in rows}
+        """The recorded steps of this pass; under its epoch nobody but this run changes them."""
+        with self._guard:
+            if self._known is None:
+                rows = self.ask(self._read_steps)
+                self._known = {row.name: row for row in rows}
+            return dict(self._known)
+
+    def _read_steps(self, tx: Transaction) -> list[StepRow]:
+        return work.read_steps(tx, self.deploy.id, pass_number=self.deploy.pass_number)
+
+    def learn(self, row: StepRow) -> None:
+        """Keep a step as this run has just left it."""
+        with self._guard:
+            if self._known is not None:
+                self._known[row.name] = row
+
+    def forget(self) -> None:
+        """Read the steps anew when they are next asked for."""
+        with self._guard:
+            self._known = None
+
+    def write(self, change: Callable[[Transaction], T], *, stop: Callable[[], bool] = never) -> T:
+        """`Store.repeat` for what changes steps."""
+        try:
+            return self.shop.store.repeat(change, stop=stop)
+        finally:
+            self.forget()

@@ -4,10 +4,11 @@ Only a recorded outcome fails a step. Everything else - a lost database, a lost 
 end of the worker - leaves it as it is for whoever goes on.
 """
 
+import logging
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from manent_server.domain import retry
-from manent_server.domain.errors import ManentError
+from manent_server.domain.errors import ManentError, Unavailable
 from manent_server.domain.plan import Step
 from manent_server.domain.retry import Failure
 from manent_server.engine import aim as aims
@@ -29,9 +30,11 @@ from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, records, work
 from manent_server.store.logs import Origin
+from manent_server.store.repeat import never
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import StepRow
 
+_log = logging.getLogger(__name__)
 _POLL = timedelta(milliseconds=500)
 
 
@@ -49,7 +52,16 @@ CANCELLED = Outcome(is_good=False, error={"code": "cancelled", "message": "cance
 class Stepper:
     """Performs one step of a run until it has ended."""
 
-    def __init__(self, run: Run, step: Step, aim: Aim, *, is_undo: bool) -> None:
+    def __init__(
+        self,
+        run: Run,
+        step: Step,
+        aim: Aim,
+        *,
+        is_undo: bool,
+        is_halted: Callable[[], bool] = never,
+    ) -> None:
+        self._is_halted = is_halted
         self._run = run
         self._step = step
         self._aim = aim
@@ -63,6 +75,9 @@ class Stepper:
             row = self._run.steps()[self._step.name]
             if row.ended_at is not None:
                 return Outcome(row.state == "succeeded", dict(row.error or {}) or None)
+            if row.next_try_at is not None and self._is_halted():
+                # Another target has failed: this one's failure stands, it is not tried again.
+                return Outcome(is_good=False, error=dict(row.error or {}) or None)
             if self._has_to_wait(row):
                 continue
             answer = self._try_once()
@@ -78,12 +93,14 @@ class Stepper:
         control = self._run.control
         if row.next_try_at is None or self._is_stopped():
             return False
-        with self._run.shop.store.read() as tx:
-            left = row.next_try_at - tx.now()
+        until = row.next_try_at
+        if control.deadline_at is not None and not self._is_undo:
+            until = min(until, control.deadline_at)
+        left = until - self._run.now()
         if left <= timedelta(0):
             return False
         if left > LONG_WAIT:
-            raise Parked(row.next_try_at, "retry")
+            raise Parked(until, "retry")
         with control.changed:
             control.changed.wait(min(left, timedelta(seconds=1)).total_seconds())
         return True
@@ -103,20 +120,19 @@ class Stepper:
             return self._overdue()
         if answer.refusal == Refusal.OCCUPIED:
             self._wait_for_place(answer, waited=waited)
+        self._run.forget()
         return None
 
     def _note_cancel(self) -> None:
         """The hand-out saw the cancel before the watch did."""
-        with self._run.shop.store.read() as tx:
-            row = deploys.read(tx, self._run.deploy.id)
+        row = self._run.row()
         if row is not None and row.cancel_requested_at is not None:
             self._run.control.note_cancel(rollback=row.cancel_rollback)
 
     def _wait_for_place(self, answer: HandOut, *, waited: float) -> None:
         """Another attempt of this application here may still be at work."""
         if waited > LONG_WAIT.total_seconds():
-            with self._run.shop.store.read() as tx:
-                again = tx.now() + LONG_WAIT
+            again = self._run.now() + LONG_WAIT
             raise Parked(min(answer.until or again, again), "occupied")
         self._run.pause(_POLL)
 
@@ -142,12 +158,14 @@ class Stepper:
                 ended_at=tx.now(),
             )
 
-        self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.lost.is_set)
+        self._run.write(record, stop=self._run.shop.lifeline.lost.is_set)
         return Outcome(is_good=False, error=error)
 
     def _postpone(self, error: dict[str, Any]) -> None:
         """What the hook needs cannot be had now: a failure within the policy, without a hook."""
         deploy, name, policy = self._run.deploy, self._step.name, self._run.order.retry
+        # Counted before the transaction, which may be repeated after it has happened.
+        number = self._run.steps()[name].failures + 1
 
         def record(tx: Transaction) -> None:
             row = deploys.lock(tx, deploy.id)
@@ -156,36 +174,47 @@ class Stepper:
                 return
             at = tx.now()
             began_at = step.started_at or at
-            failure = Failure(step.failures + 1, is_retryable=True)
+            failure = Failure(max(step.failures, number), is_retryable=True)
             due = retry.next_try(policy, failure, began_at=began_at, at=at)
             values: dict[str, Any] = {"failures": failure.number, "error": error}
             values |= {"started_at": began_at, "next_try_at": due}
             values |= {"state": "failed", "ended_at": at} if due is None else {}
             work.update_step(tx, deploy.id, deploy.pass_number, name, **values)
 
-        self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.is_cut)
+        self._run.write(record, stop=self._run.shop.lifeline.is_cut)
         self._run.logbook.say(f"{name} waits: {error['message']}", step=name)
 
     def _try_once(self) -> HandOut | None:
         """One attempt; None when it was handed out and has ended, else why it was not."""
         run = self._run
+        rows = run.steps()
+        if self._is_stopped():
+            # Nothing is fetched for it any more; the hand-out says why it is refused.
+            return self._hand_over(self._errand(), {})
         try:
-            made = aims.context(
-                run, self._step, self._aim, Handed(0, None, run.folder), run.steps()
-            )
+            made = aims.context(run, self._step, self._aim, Handed(0, None, run.folder), rows)
+        except Unavailable:
+            raise
         except ArtifactUnavailable as error:
             self._postpone({"code": error.code, "message": error.detail, "next": error.next})
             return None
         except ManentError as error:
             self._fail({"code": error.code, "message": error.detail, "next": error.next})
             return None
-        with run.shop.runner.place():
+        with run.shop.runner.place(self._may_wait) as has_place:
+            if not has_place:
+                return None
             errand = self._errand()
             run.control.began(errand.id)
             try:
                 return self._hand_over(errand, made[0])
             finally:
                 run.control.ended(errand.id)
+
+    def _may_wait(self) -> bool:
+        """Whether to go on waiting for a place: not past a cancel, the deadline or the end."""
+        is_ended = self._run.control.is_disowned or self._run.shop.lifeline.is_cut()
+        return not is_ended and not self._is_stopped()
 
     def _errand(self) -> Errand:
         run = self._run
@@ -206,18 +235,29 @@ class Stepper:
         handed = run.shop.store.repeat(lambda tx: hand_out(tx, errand), stop=lost)
         if handed.refusal is not None:
             return handed
-        workdir = self._workdir(handed.attempt)
-        context |= {
-            "attempt": handed.attempt,
-            "checkpoint": handed.checkpoint,
-            "workdir": str(workdir),
-        }
         began = time.monotonic()
-        end = self._call(errand, context, handed.attempt)
+        end = self._act(errand, context, handed)
         took = time.monotonic() - began
         run.shop.metrics.hook(errand.plugin, self._step.hook, end.result, seconds=took)
-        self._record(errand, end)
+        self._record(errand, end, handed.attempt)
         return None
+
+    def _act(self, errand: Errand, context: dict[str, Any], handed: HandOut) -> HookEnd:
+        """Run the hook of an attempt that was handed out; whatever happens, it has an end."""
+        try:
+            workdir = self._workdir(handed.attempt)
+        except OSError as error:
+            words = f"no working folder: {error.strerror}"
+            return HookEnd(result="not_started", error={"code": "workdir", "message": words})
+        told = {"attempt": handed.attempt, "checkpoint": handed.checkpoint}
+        try:
+            return self._call(errand, context | told | {"workdir": str(workdir)}, handed.attempt)
+        except Exception as error:  # noqa: BLE001 - logged whole; the attempt must have an end
+            # The guard sees its pipe close and kills; the lock file says when all is dead.
+            _log.exception("attempt %s was left by an unexpected error", errand.id)
+            words = f"the worker failed: {type(error).__name__}"
+            wrong = {"code": "worker_error", "message": words}
+            return HookEnd(result="interrupted", error=wrong, is_dead=False)
 
     def _workdir(self, attempt: int) -> Path:
         run = self._run
@@ -244,7 +284,7 @@ class Stepper:
         redact = run.shop.redactor.redact_value
         return replace(end, error=redact(end.error), outputs=redact(end.outputs))
 
-    def _record(self, errand: Errand, end: HookEnd) -> None:
+    def _record(self, errand: Errand, end: HookEnd, attempt: int) -> None:
         """Store how the attempt ended, once its processes are known dead."""
         run = self._run
         while not end.is_dead and not lockfile.is_free(Path(errand.lock_file)):
@@ -255,7 +295,7 @@ class Stepper:
         if is_interrupted:
             run.logbook.flush()
         overdue = run.control.is_overdue and end.result != "succeeded" and not self._is_undo
-        result = Result(errand, end, run.order.retry, is_overdue=overdue)
+        result = Result(errand, attempt, end, run.order.retry, is_overdue=overdue)
 
         def record(tx: Transaction) -> StepRow | None:
             row = finish(tx, result)
@@ -270,6 +310,7 @@ class Stepper:
             run.shop.metrics.stale_write()
         if row is None or is_interrupted:
             raise Unwound(run.deploy.id)
+        run.learn(row)
         Path(errand.lock_file).unlink(missing_ok=True)
         self._tell(end, row)
 
@@ -317,6 +358,9 @@ class _Listener:
         deploy = self._run.deploy
 
         def record(tx: Transaction) -> None:
+            row = deploys.read(tx, deploy.id)
+            if row is None or row.epoch != deploy.epoch:
+                return
             if work.update_attempt(tx, self._errand.id, **values) and "checkpoint" in values:
                 work.update_step(
                     tx,
@@ -335,7 +379,9 @@ def wake(tx: Transaction, run: Run, parked: Parked) -> None:
     if row is None or row.epoch != run.deploy.epoch or not row.is_live:
         return
     deploys.update(tx, row.id, executor=None, incarnation=None)
-    records.wake(tx, row.id, parked.at, parked.reason)
+    # A cancel that came just now finds nobody to tell: it is looked at without the wait.
+    at = tx.now() if row.cancel_requested_at is not None else parked.at
+    records.wake(tx, row.id, at, parked.reason)
 
 
 def _voice(event: Event) -> tuple[str, str] | None:

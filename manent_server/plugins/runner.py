@@ -20,6 +20,7 @@ from manent_server.plugins.nursery import NoGuard, Nursery
 _PAUSES: Final = (0.0, 0.01, 0.1, 0.5, 1.0)
 """Seconds before a call goes to another guard because one was gone before it could begin."""
 _CLOSE_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -120,10 +121,23 @@ class Runner:
         self._nursery.start()
 
     @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """Wait for one of the places for running hooks, and keep it."""
-        with self._places:
-            yield
+    def place(self, may_wait: Callable[[], bool] = lambda: True) -> Iterator[bool]:
+        """Wait for one of the places for running hooks, and keep it.
+
+        Args:
+            may_wait: Asked twice a second; once it says no the wait ends without a place.
+
+        Yields:
+            Whether there is a place.
+        """
+        while not self._places.acquire(timeout=_LOOK_SECONDS):
+            if not may_wait():
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            self._places.release()
 
     def call(
         self,

@@ -63,7 +63,9 @@ def append(
     lines = sum(len(chunk.lines) for chunk in chunks)
     texts = [text("\n".join(chunk.lines)) for chunk in chunks]
     size = sum(len(joined) for joined in texts)
-    owner = [d.c.id == deploy] + ([d.c.epoch == epoch] if epoch is not None else [])
+    # The log of a deploy that has ended is closed: its readers were told so.
+    owner = [d.c.id == deploy, d.c.ended_at.is_(None)]
+    owner += [d.c.epoch == epoch] if epoch is not None else []
     after = tx.connection.execute(
         sa.update(d)
         .where(*owner)

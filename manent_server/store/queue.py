@@ -82,6 +82,13 @@ def slots(tx: Transaction, environment: str | None = None) -> list[Slot]:
     return [Slot(*row) for row in tx.connection.execute(query.order_by(s.c.environment, s.c.place))]
 
 
+def has_slot(tx: Transaction, deploy: str) -> bool:
+    """Whether the deploy holds a place."""
+    s = tx.tables.slots
+    found = tx.connection.execute(sa.select(s.c.place).where(s.c.deploy == deploy))
+    return found.one_or_none() is not None
+
+
 def take_slot(tx: Transaction, deploy: Deploy, *, place: int, at: datetime) -> None:
     """Take a place; the table's keys refuse a second one for the same application."""
     tx.connection.execute(

@@ -83,6 +83,19 @@ class Store:
         with self._writer.begin() as connection:
             yield Transaction(connection, self._tables, self._dialect)
 
+    def consult(self, ask: Callable[[Transaction], T], *, stop: Callable[[], bool] = never) -> T:
+        """A read that is repeated until it is answered.
+
+        Raises:
+            Unavailable: `stop` said so.
+        """
+
+        def attempt() -> T:
+            with self._reader.connect() as connection:
+                return ask(Transaction(connection, self._tables, self._dialect))
+
+        return until_answered(attempt, self._outages, patience=None, stop=stop)
+
     def repeat(
         self,
         work: Callable[[Transaction], T],

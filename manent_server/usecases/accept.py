@@ -22,7 +22,8 @@ from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
 
 DEFAULT_PRIORITY = 100
-HEAD_PRIORITY = 0
+# Before the highest one may ask for.
+HEAD_PRIORITY = -1
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def _cancel(
         row.id,
         cancel_requested_at=row.cancel_requested_at or at,
         cancel_by=caller.name,
-        cancel_rollback=request.rollback,
+        cancel_rollback=_wants_rollback(row, request),
         cancel_reason=request.reason,
     )
     detail = {"rollback": request.rollback, "reason": request.reason}
@@ -80,6 +80,13 @@ def _cancel(
         conclude(tx, desk, row.id, actor=caller.name)
     elif is_first and row.phase != Phase.ROLLING_BACK:
         deploys.update(tx, row.id, phase=Phase.CANCELLING)
+
+
+def _wants_rollback(row: Deploy, request: CancelRequest) -> bool:
+    """A rollback once asked for stays asked for, until a plain cancel ends it at work."""
+    if row.phase == Phase.ROLLING_BACK and not request.rollback:
+        return False
+    return request.rollback or row.cancel_rollback
 
 
 def conclude(tx: Transaction, desk: Desk, deploy: str, *, actor: str) -> bool:
@@ -95,4 +102,6 @@ def conclude(tx: Transaction, desk: Desk, deploy: str, *, actor: str) -> bool:
         desk.dispatcher.dispatch(tx, row.id, state=State.PENDING, phase=Phase.ROLLING_BACK)
         records.unwake(tx, row.id)
         return True
-    return closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=actor))
+    # A rollback that was cut short is never hidden behind the cancel: somebody must look.
+    outcome = Outcome.ROLLBACK_FAILED if closing.is_half_undone(tx, row) else Outcome.CANCELLED
+    return closing.close(tx, Ending(row.id, None, outcome, actor=actor))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from manent_server.domain import access, names
+from manent_server.domain import order as orders
 from manent_server.domain import rollback as rollbacks
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, State
@@ -78,8 +79,14 @@ def _aimed(tx: Transaction, asked: _Asked) -> Draft:
     live = deploys.last_good(tx, draft.application, draft.environment.name)
     if live is None:
         raise _nothing(draft)
-    target = _named(tx, draft) if draft.version else _before(tx, draft, live)
-    return replace(draft, version=target.version, rollback_to=target.id)
+    if draft.version:
+        target = _named(tx, draft)
+        return replace(draft, version=target.version, rollback_to=target.id)
+    target = _before(tx, draft, live)
+    # A deploy to some targets is taken back on those: the others never left what they run.
+    touched = [name for name in live.order_body["targets"] if name in draft.order.targets]
+    order = orders.only(draft.order, touched) if touched else draft.order
+    return replace(draft, version=target.version, rollback_to=target.id, order=order)
 
 
 def _named(tx: Transaction, draft: Draft) -> Good:
@@ -105,7 +112,7 @@ def _named(tx: Transaction, draft: Draft) -> Good:
 
 def _before(tx: Transaction, draft: Draft, live: Deploy) -> Good:
     stock = records.inventory(tx, application=draft.application, environment=draft.environment.name)
-    mine = [row for row in stock if row.target in draft.order.targets]
+    mine = [row for row in stock if row.target in live.order_body["targets"]]
     is_intact = all(row.state == Knowledge.KNOWN and row.version == live.version for row in mine)
 
     def find(deploy: str) -> Good | None:
