@@ -1,0 +1,268 @@
+"""One `serve` process: probes, listeners, its signals, and who else may be there."""
+
+import signal
+import time
+
+import httpx2
+import pytest
+
+from tests.conftest import StartRig
+from tests.rig.postgres import Postgres
+from tests.rig.process import until
+from tests.rig.serve import Rig
+
+pytestmark = pytest.mark.e2e
+
+
+def probe(rig: Rig, path: str, *, name: str = "w0", where: str = "") -> httpx2.Response:
+    """One probe, at the API or, for `metrics`, at the listener beside it."""
+    base = rig.metrics_url(name) if where == "metrics" else rig.url
+    answer: httpx2.Response = rig._http().get(f"{base}{path}", timeout=8)
+    return answer
+
+
+def answers(rig: Rig, path: str) -> bool:
+    try:
+        return bool(probe(rig, path).status_code)
+    except httpx2.TransportError:
+        return False
+
+
+def explained(rig: Rig, deploy: str) -> dict[str, object]:
+    found: dict[str, object] = rig.get(f"/deploys/{deploy}/explain")
+    return found
+
+
+def test_probes_tell_an_absent_database_from_a_dead_process(
+    start_rig: StartRig, own_postgres: Postgres
+) -> None:
+    """B142, B37: livez is 200 throughout; readyz 503 while starting and while it is away."""
+    rig = start_rig(own_postgres.create_database())
+    pid = rig.process().pid
+    for where in ("", "metrics"):
+        assert probe(rig, "/livez", where=where).status_code == 200
+        ready = probe(rig, "/readyz", where=where)
+        assert (ready.status_code, ready.json()["ready"]) == (200, True)
+    assert probe(rig, "/metrics").status_code == 401
+    own_postgres.stop()
+    began = time.monotonic()
+    away = until(
+        lambda: (found := probe(rig, "/readyz")).status_code == 503 and found,
+        what="not ready", limit=10,
+    )  # fmt: skip
+    assert away.json()["reasons"]
+    began = time.monotonic()
+    assert probe(rig, "/livez").status_code == 200
+    assert probe(rig, "/livez", where="metrics").status_code == 200
+    assert time.monotonic() - began < 2
+    assert "manent_database_up 0.0" in probe(rig, "/metrics", where="metrics").text
+    refused = rig.http("GET", "/deploys")
+    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+    assert refused.headers["retry-after"]
+    own_postgres.start()
+    until(rig.is_ready, what="ready again", limit=15)
+    assert rig.process().pid == pid
+    assert rig.deployed("1")["outcome"] == "deployed"
+
+
+def test_a_start_without_a_database_is_stopped_at_once(
+    start_rig: StartRig, own_postgres: Postgres
+) -> None:
+    """B130, B37: until then it lives, is not ready and says so; the next start finds it."""
+    rig = start_rig(own_postgres.create_database())
+    rig.stop()
+    own_postgres.stop()
+    rig.start(wait=False)
+    until(lambda: answers(rig, "/livez"), what="the listeners", limit=20)
+    assert "starting" in probe(rig, "/readyz").json()["reasons"]
+    began = time.monotonic()
+    assert rig.stop(limit=15) == 0
+    assert time.monotonic() - began < 5
+    rig.start(wait=False)
+    until(lambda: answers(rig, "/livez"), what="the listeners", limit=20)
+    own_postgres.start()
+    until(rig.is_ready, what="ready", limit=20)
+
+
+def test_a_drain_takes_requests_and_finishes_what_runs(rig: Rig) -> None:
+    """B127: not ready at once, the API answers, what is asked for waits, exit 0."""
+    rig.ledger.tell({"sleep": 3}, version="1")
+    running = rig.deploy("1")["id"]
+    until(rig.ledger.runs, what="the hook")
+    rig.send(signal.SIGTERM)
+    draining = until(
+        lambda: (found := probe(rig, "/readyz")).status_code == 503 and found, what="draining"
+    )
+    assert draining.json()["draining"] is True
+    assert draining.json()["running"] == 1
+    assert probe(rig, "/livez").status_code == 200
+    waiting = rig.deploy("2")
+    assert rig.process().wait() == 0
+    assert [(run.version, run.exit) for run in rig.ledger.runs()] == [("1", 0)]
+    assert "draining" in rig.process().output()
+    rig.start()
+    assert rig.get(f"/deploys/{running}")["outcome"] == "deployed"
+    assert rig.ended(waiting["id"])["outcome"] == "deployed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_now_and_nothing_is_lost(rig: Rig, number: signal.Signals) -> None:
+    """B130: 128 + n, hooks dead, the deploy goes on after the next start."""
+    rig.ledger.tell({"sleep": 30, "tick": 0.1, "child": 30}, attempt=1)
+    deploy = rig.deploy("1")["id"]
+    until(rig.ledger.children, what="the hook")
+    rig.send(number)
+    until(lambda: probe(rig, "/readyz").status_code == 503, what="draining")
+    rig.send(number)
+    assert rig.process().wait(limit=5) == 128 + number
+    rig.start()
+    assert rig.ended(deploy, limit=30)["outcome"] == "deployed"
+    first, second = rig.ledger.runs()
+    (child,) = rig.ledger.children(attempt=1)
+    assert max(first.until, child.until) < second.started
+
+
+def test_without_a_worker_a_deploy_waits_and_says_for_whom(
+    start_rig: StartRig, database_url: str
+) -> None:
+    rig = start_rig(database_url, options=["--no-worker"])
+    deploy = rig.deploy("1")
+    assert (deploy["state"], deploy["phase"]) == ("ENQUEUED", "queued")
+    why = explained(rig, deploy["id"])
+    assert why["summary"] == "position 1 in the queue, no worker of pool default is alive"
+    assert why["workers"] == {"pool": "default", "alive": [], "lacking": ["a live worker"]}
+    told = rig.cli(["explain", deploy["id"]])
+    assert (told.returncode, "no worker" in told.stdout) == (0, True)
+    assert rig.ledger.runs() == []
+    assert "manent_executor_up{" not in probe(rig, "/metrics", where="metrics").text
+    assert rig.stop() == 0
+    rig._options["w0"] = ()
+    rig.start()
+    assert rig.ended(deploy["id"])["outcome"] == "deployed"
+
+
+@pytest.fixture
+def lone(start_rig: StartRig, postgres_url: str) -> Rig:
+    """An API without a worker, and one worker beside it."""
+    quick = {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}}
+    rig = start_rig(postgres_url, quick, options=["--no-worker"])
+    rig.start_worker("w1")
+    return rig
+
+
+def is_up(rig: Rig, executor: str) -> float:
+    """What the API's process says of a worker elsewhere."""
+    text = probe(rig, "/metrics", where="metrics").text
+    (line,) = [li for li in text.splitlines() if f'manent_executor_up{{executor="{executor}"' in li]
+    return float(line.split()[-1])
+
+
+def test_a_process_without_the_api_opens_the_listener_of_probes_alone(lone: Rig) -> None:
+    with pytest.raises(httpx2.TransportError):
+        lone._http().get(f"http://127.0.0.1:{lone._ports['w1'][0]}/livez")
+    for path in ("/livez", "/readyz", "/metrics"):
+        assert probe(lone, path, name="w1", where="metrics").status_code == 200
+    refused = probe(lone, "/api/v1/deploys", name="w1", where="metrics")
+    assert refused.status_code in (401, 404)
+    assert is_up(lone, "w1") == 1
+    assert lone.deployed("1")["executor"] == "w1"
+
+
+def test_one_worker_lost_blocks_with_a_name_and_is_freed_by_a_cancel(lone: Rig) -> None:
+    """B12, B09: the next deploy says who is in the way; cancel frees the place; no surgery."""
+    lone.ledger.tell({"sleep": 60, "tick": 0.1}, version="1")
+    lost = lone.deploy("1")["id"]
+    until(lone.ledger.runs, what="the hook")
+    behind = [lone.deploy(version)["id"] for version in ("2", "3")]
+    why = explained(lone, behind[1])
+    assert (why["position"], why["ahead"]) == (2, [behind[0]])
+    assert why["blocked_by"] == {"id": lost, "executor": "w1", "alive": True}
+    lone.kill("w1")
+    dead = {"id": lost, "executor": "w1", "alive": False}
+    until(lambda: explained(lone, behind[0])["blocked_by"] == dead, what="the loss", limit=10)
+    summary = str(explained(lone, behind[0])["summary"])
+    assert lost in summary
+    assert "w1" in summary
+    assert is_up(lone, "w1") == 0
+    assert lone.get(f"/deploys/{lost}")["state"] == "PENDING"
+    assert lone.cli(["cancel", lost]).returncode == 0
+    ended = lone.ended(lost, limit=15)
+    assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
+    assert "no worker" in str(explained(lone, behind[0])["summary"])
+    lone.start("w1")
+    assert [lone.ended(deploy)["outcome"] for deploy in behind] == ["deployed", "deployed"]
+    assert len(lone.ledger.runs(version="1")) == 1
+    assert lone.ledger.overlaps() == []
+
+
+def start_twin(rig: Rig) -> None:
+    """A second process under the executor id of the first."""
+    rig._options["w1"] = ("--no-api",)
+    rig.write_config("w1")
+    file = rig.config_file("w1")
+    file.write_text(file.read_text().replace("executor_id: w1", "executor_id: w0"))
+    rig.start("w1", wait=False)
+
+
+def test_a_second_process_of_one_executor_id_waits_for_the_first(
+    start_rig: StartRig, postgres_url: str
+) -> None:
+    """B06: while the first drains nothing is taken twice; then the second has it all."""
+    rig = start_rig(postgres_url)
+    rig.ledger.tell({"sleep": 6}, version="1")
+    deploy = rig.deploy("1")["id"]
+    until(rig.ledger.runs, what="the hook")
+    start_twin(rig)
+    until(lambda: _starting(rig), what="the second to wait", limit=20)
+    following = rig.deploy("2")["id"]
+    rig.send(signal.SIGTERM)
+    assert rig.process().wait() == 0
+    until(lambda: rig.is_ready("w1"), what="the second to take over", limit=20)
+    rig._options["w0"] = ("--no-worker",)
+    rig.start()
+    assert rig.ended(deploy)["outcome"] == "deployed"
+    assert rig.ended(following)["outcome"] == "deployed"
+    assert len(rig.ledger.runs()) == 2
+    assert rig.ledger.overlaps() == []
+
+
+def _starting(rig: Rig) -> bool:
+    try:
+        answer = rig._http().get(f"{rig.metrics_url('w1')}/readyz")
+    except httpx2.TransportError:
+        return False
+    return answer.status_code == 503 and "starting" in answer.json()["reasons"]
+
+
+@pytest.mark.soak
+def test_a_second_process_gives_up_naming_the_first(start_rig: StartRig, postgres_url: str) -> None:
+    """B06: when the first goes on and on, exit 75 after two minutes."""
+    rig = start_rig(postgres_url)
+    start_twin(rig)
+    assert rig.process("w1").wait(limit=200) == 75
+    said = rig.process("w1").output()
+    assert "executor_id w0 is in use by" in said
+    assert "next:" in said
+    assert rig.deployed("1")["outcome"] == "deployed"
+
+
+def test_a_second_process_on_one_sqlite_file_is_refused(
+    start_rig: StartRig, sqlite_url: str
+) -> None:
+    """B137: exit 75 naming the holder; the first goes on."""
+    rig = start_rig(sqlite_url)
+    start_twin(rig)
+    assert rig.process("w1").wait(limit=20) == 75
+    said = rig.process("w1").output()
+    assert f"process {rig.process().pid}" in said
+    assert "next:" in said
+    assert "Traceback" not in said
+    assert rig.deployed("1")["outcome"] == "deployed"
+
+
+def test_a_taken_port_is_named(start_rig: StartRig, postgres_url: str) -> None:
+    rig = start_rig(postgres_url)
+    told = rig.server_cli(["serve"], limit=30)
+    assert told.returncode not in (0, 1)
+    assert "listen" in told.stderr
+    assert "Traceback" not in told.stderr

@@ -1,0 +1,121 @@
+"""SIGHUP: a good file is taken up by the running server, a bad one changes nothing."""
+
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from tests.rig.ledger import Ledger
+from tests.rig.process import until
+from tests.rig.serve import Config, Rig
+
+pytestmark = pytest.mark.e2e
+
+PYTHON = str(getattr(sys, "_base_executable", sys.executable))
+
+
+def config(ledger: Ledger) -> Config:
+    return {
+        "environments": {"staging": {"concurrency": 1}},
+        "applications": {name: ledger.application() for name in ("stays", "leaves")},
+    }
+
+
+def reload(rig: Rig, *, says: str) -> str:
+    """Send SIGHUP and wait until the log says how it went; what it said since."""
+    before = len(rig.logs())
+    rig.send(signal.SIGHUP)
+    until(lambda: says in rig.logs()[before:], what=f"the log to say {says!r}", limit=15)
+    return rig.logs()[before:]
+
+
+def metric(rig: Rig, name: str) -> float:
+    text = rig._http().get(f"{rig.metrics_url()}/metrics").text
+    return sum(float(li.split()[-1]) for li in text.splitlines() if li.startswith(f"{name} "))
+
+
+def environment(rig: Rig, name: str = "staging") -> dict[str, Any]:
+    found: dict[str, Any] = rig.get(f"/environments/{name}")
+    return found
+
+
+def test_a_good_file_is_taken_up_without_a_restart(shared: Rig) -> None:
+    """B118: and what it holds reaches the hook literally, but for ${NAME}, $$ and {{."""
+    pid = shared.process().pid
+    odd = {"ODD": "pa$USER#w{{x}}%@/:$${{HOME}}$$"}
+    printing = "import os; print('odd=' + os.environ['ODD'])"
+    fresh = {
+        "plugin": "command",
+        "options": {"deploy": [PYTHON, "-c", printing], "environment": odd},
+        "environments": {"canary": {"targets": {"host": {}}}},
+    }
+    body = {"application": "fresh", "environment": "canary", "version": "1"}
+    assert shared.http("POST", "/deploys", json=body).status_code == 404
+    shared.configure(
+        {
+            "environments": {"canary": {"tier": "staging"}, "staging": {"concurrency": 3}},
+            "applications": {"fresh": fresh},
+            "worker": {"concurrency": 7},
+        }
+    )
+    said = reload(shared, says="reloaded")
+    assert "worker has changed and needs a restart" in said
+    ended = shared.deployed("1", application="fresh", environment="canary")
+    assert ended["outcome"] == "deployed"
+    texts = [line["text"] for line in shared.get(f"/deploys/{ended['id']}/logs")["items"]]
+    assert "odd=pa$USER#w{x}%@/:${HOME}$" in texts
+    assert environment(shared)["concurrency"] == 3
+    assert shared.process().pid == pid
+
+
+def test_more_room_is_used_at_once(shared: Rig) -> None:
+    """A raised concurrency admits what waits."""
+    shared.configure({"environments": {"staging": {"concurrency": 1}}})
+    reload(shared, says="reloaded")
+    shared.ledger.tell({"sleep": 8})
+    first = shared.deploy("1", application="stays")["id"]
+    until(lambda: shared.ledger.runs(deploy=first), what="the first hook")
+    second = shared.deploy("1", application="leaves")
+    assert second["state"] == "ENQUEUED"
+    shared.configure({"environments": {"staging": {"concurrency": 2}}})
+    reload(shared, says="reloaded")
+    until(lambda: shared.ledger.runs(deploy=second["id"]), what="the second hook", limit=6)
+    assert shared.get(f"/deploys/{first}")["state"] == "PENDING"
+    for deploy in (first, second["id"]):
+        assert shared.ended(deploy)["outcome"] == "deployed"
+
+
+def test_a_bad_file_changes_nothing(shared: Rig) -> None:
+    """The log names the place, a metric counts it, what was in force stays in force."""
+    good = shared.config_file().read_text()
+    failed = metric(shared, "manent_reload_failed_total")
+    for broken in ("server: [\n", good + "\nretention: {keys_max_agee: 1h}\n"):
+        shared.config_file().write_text(broken)
+        said = reload(shared, says="reload changes nothing")
+        assert "manent.yml" in said
+        assert shared.deployed("2", application="stays")["outcome"] == "deployed"
+    shared.config_file().unlink()
+    reload(shared, says="reload changes nothing")
+    assert metric(shared, "manent_reload_failed_total") == failed + 3
+    assert shared.process().is_running()
+    shared.config_file().write_text(good)
+    reload(shared, says="reloaded")
+
+
+def test_an_application_is_not_dropped_under_a_live_deploy(shared: Rig) -> None:
+    """Refused with the deploys' ids; once they have ended it may go, its history stays."""
+    shared.ledger.tell({"sleep": 4}, application="leaves")
+    live = shared.deploy("3", application="leaves")["id"]
+    until(lambda: shared.ledger.runs(deploy=live), what="the hook")
+    shared.configure({"applications": {"leaves": None}})
+    said = reload(shared, says="reload changes nothing")
+    assert live in said
+    assert shared.ended(live)["outcome"] == "deployed"
+    reload(shared, says="reloaded")
+    body = {"application": "leaves", "environment": "staging", "version": "4"}
+    assert shared.http("POST", "/deploys", json=body).status_code == 404
+    assert shared.get(f"/deploys/{live}")["outcome"] == "deployed"
+    names = [row["name"] for row in shared.get("/applications")["items"]]
+    assert "leaves" not in names
+    assert "stays" in names

@@ -1,0 +1,116 @@
+"""SQLite for one machine: busy and not locked, backed up and restored by the written steps."""
+
+import concurrent.futures as cf
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartRig
+from tests.rig.serve import Rig
+
+pytestmark = pytest.mark.e2e
+
+CLIENTS = 20
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """A reader that keeps its snapshot open all the while."""
+    reader = sqlite3.connect(file)
+    try:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM manent_deploys").fetchone()
+        yield
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("each", [5, pytest.param(25, marks=pytest.mark.soak)])
+def test_many_clients_and_an_open_reader_meet_no_locked_database(
+    start_rig: StartRig, sqlite_url: str, each: int
+) -> None:
+    """B137: no 5xx, every deploy succeeds, heartbeats go on."""
+    rig = start_rig(sqlite_url)
+    names = [f"app{number}" for number in range(CLIENTS)]
+    rig.configure(
+        {
+            "environments": {"staging": {"concurrency": 8}},
+            "applications": {name: rig.ledger.application() for name in names},
+        }
+    )
+    rig.stop()
+    rig.start()
+    rig.ledger.tell({"flood": 200})
+    statuses: list[int] = []
+    done = threading.Event()
+
+    def client(name: str) -> list[str]:
+        return [str(rig.deploy(f"1.{n}", application=name)["id"]) for n in range(each)]
+
+    def look() -> None:
+        while not done.is_set():
+            for path in ("/deploys", "/environments", "/inventory"):
+                statuses.append(rig.http("GET", path).status_code)
+            done.wait(0.1)
+
+    with reading(Path(sqlite_url.removeprefix("sqlite:///"))), cf.ThreadPoolExecutor(24) as pool:
+        lookers = [pool.submit(look) for _ in range(2)]
+        deploys = [one for many in pool.map(client, names) for one in many]
+        ends = {rig.ended(deploy, limit=100 if each < 10 else 600)["outcome"] for deploy in deploys}
+        done.set()
+        for looker in lookers:
+            looker.result()
+    assert len(deploys) == CLIENTS * each
+    assert ends == {"deployed"}
+    assert set(statuses) == {200}
+    assert "database is locked" not in rig.logs()
+    assert "Traceback" not in rig.logs()
+    assert rig.ledger.overlaps() == []
+
+
+def test_a_backup_is_restored_with_what_was_running_in_it(
+    start_rig: StartRig, sqlite_url: str, tmp_path: Path
+) -> None:
+    """B139: stop, remove -wal and -shm, copy, start; stale ones beside it replay nothing."""
+    rig = start_rig(sqlite_url, {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}})
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    before = rig.deployed("1")
+    backup = tmp_path / "backup.db"
+    with sqlite3.connect(file) as source, sqlite3.connect(backup) as copy:
+        source.backup(copy)
+    copy.close()
+    source.close()
+    after = rig.deployed("2")
+    rig.kill()
+    stale = [file.with_name(f"{file.name}-{kind}") for kind in ("wal", "shm")]
+    assert any(path.exists() for path in stale), "the kill left a log to be wary of"
+    for path in stale:
+        path.unlink(missing_ok=True)
+    shutil.copy(backup, file)
+    rig.start()
+    assert [row["id"] for row in rig.get("/deploys")["items"]] == [before["id"]]
+    assert rig.http("GET", f"/deploys/{after['id']}").status_code == 404
+    (row,) = rig.get("/inventory")["items"]
+    assert row["version"] == "1"
+    again = rig.deployed("3")
+    assert (again["outcome"], again["number"]) == ("deployed", 2)
+
+
+def test_the_file_of_a_running_server_is_watched_over(start_rig: StartRig, sqlite_url: str) -> None:
+    """B137: a second `serve` and nothing else is kept out: tokens are made beside it."""
+    rig = start_rig(sqlite_url)
+    began = time.monotonic()
+    token = rig.new_token("beside", "viewer")
+    assert time.monotonic() - began < 30
+    answer = rig.http("GET", "/deploys", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    refused: Rig = rig
+    told = refused.server_cli(["serve"], limit=30)
+    assert told.returncode == 75
+    assert "is served by process" in told.stderr
