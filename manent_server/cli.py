@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -130,11 +131,23 @@ def serve(
     """Answer requests and run deploys until told to end."""
     bootstrap.demand_environment(os.environ)  # noqa: TID251 - the door
     house = _open(config)
-    code = _Service(house, has_api=not no_api, has_worker=not no_worker).run()
+    code = _run(_Service(house, has_api=not no_api, has_worker=not no_worker))
     sys.stdout.flush()
     sys.stderr.flush()
     # The engine's threads would keep the process alive; everything of ours has ended.
     os._exit(code)
+
+
+def _run(service: "_Service") -> int:
+    """The exit code, also where the service could not begin or ended by an error."""
+    try:
+        return service.run()
+    except ManentError as error:
+        _complain(error)
+        return _exit_code(error)
+    except BaseException:  # noqa: BLE001 - threads are at work: this process must end here
+        _log.exception("manent-server ends by an unexpected error")
+        return 1
 
 
 class _Service:
@@ -202,7 +215,8 @@ class _Service:
             except Unavailable:
                 return 0
             self._crew = crew
-        holder = f"{self._house.settings.executor_id}:{os.getpid()}"
+        # Replicas may share name and process id: each start is a holder of its own.
+        holder = f"{self._house.settings.executor_id}:{secrets.token_hex(4)}"
         loops = Loops(
             self._house.store,
             holder,
@@ -227,15 +241,14 @@ class _Service:
         policy.write(house.store, settings, release=build(), by=settings.executor_id)
 
     def _leave(self, loops: Loops, code: int) -> int:
-        loops.stop()
-        if self._crew is None:
-            return code
-        if code == 0:
-            _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
-            self._crew.drain()
-        else:
+        if code != 0 and self._crew is not None:
             _log.error("another process has taken this executor row; hooks are killed, restart me")
             self._crew.abandon()
+            return code
+        loops.stop()
+        if self._crew is not None:
+            _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
+            self._crew.drain()
         return code
 
 

@@ -19,6 +19,9 @@ from manent_server.store.transaction import Transaction
 _EVERY = timedelta(milliseconds=200)
 _ROW = 32 * 1024
 _BATCH = 512 * 1024
+_MOST_WAITING = 500_000
+# What a kept line costs beside its characters.
+_LINE = 64
 
 
 # One redacted line and where it came from; made by `zip`, a million of them in no time.
@@ -51,6 +54,7 @@ class Logbook:
     def write(self, origin: Origin, texts: Sequence[str]) -> None:
         """Take lines; they are stored within a second."""
         lines = self._shop.redactor.redact_lines(texts)
+        self._wait_for_room()
         with self._lock:
             fitting = self._fitting(lines)
             self._pending.extend(zip(repeat(origin), lines[:fitting]))
@@ -59,6 +63,13 @@ class Logbook:
             is_full = self._size > _BATCH
         if is_full:
             self._wake.set()
+
+    def _wait_for_room(self) -> None:
+        """Hold a flood back while the database does not keep up: lines cost memory here."""
+        while len(self._pending) > _MOST_WAITING and not self._closed.is_set():
+            self._wake.set()
+            if self._closed.wait(_EVERY.total_seconds()) or self._is_stale:
+                return
 
     def say(self, text: str, *, step: str | None = None) -> None:
         """A line of manent's own."""
@@ -100,9 +111,9 @@ class Logbook:
     def _keep_last(self, origin: Origin, lines: Sequence[str]) -> None:
         """Past the head only the newest lines are kept, within the tail's size."""
         self._tail.extend(zip(repeat(origin), lines))
-        self._tail_size += _size(lines)
+        self._tail_size += _size(lines) + _LINE * len(lines)
         while self._tail_size > self._caps.tail:
-            self._tail_size -= len(self._tail.popleft()[1]) + 1
+            self._tail_size -= len(self._tail.popleft()[1]) + 1 + _LINE
             self._dropped += 1
 
     def _release_tail(self) -> None:

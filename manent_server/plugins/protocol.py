@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import re
 import time
 from typing import Any, Final, NoReturn
@@ -40,7 +41,8 @@ def decode(line: bytes) -> dict[str, Any]:
         Nonsense: It is not an object with a `type`.
     """
     try:
-        message = json.loads(line.decode("utf-8", "replace"), parse_constant=_refuse)
+        text = line.decode("utf-8", "replace")
+        message = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise Nonsense(f"not JSON: {excerpt(line)} ({error})") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
@@ -89,6 +91,13 @@ def size(value: Any) -> int:
 def boottime() -> float:
     """Seconds on the clock of leases: it runs on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:40]} is out of range")
+    return number
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -183,6 +183,9 @@ class Watch:
                 self._take(protocol.decode(line))
         except protocol.Nonsense as error:
             self._nonsense(error)
+        except (ValueError, TypeError, RecursionError) as error:
+            # Whatever a hook says, its guard lives: it alone can say that the tree is dead.
+            self._nonsense(protocol.Nonsense(str(error)))
         self._relay.flush()
 
     def _hear_hook_out(self) -> None:

@@ -43,7 +43,7 @@ class Heartbeat:
     def stop(self) -> None:
         """Beat no more."""
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(5)
 
     def beat(self) -> None:
         """One heartbeat; what is no longer ours is killed."""

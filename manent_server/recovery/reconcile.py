@@ -5,12 +5,13 @@ repaired by a new dispatch, which itself refuses an ended deploy.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from manent_server.domain.deploy import Phase, State
+from manent_server.domain.errors import Unavailable
 from manent_server.domain.liveness import is_lost
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
@@ -25,6 +26,7 @@ from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor
 from manent_server.usecases import cancel
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.wake import PLUGIN
 
 _log = logging.getLogger(__name__)
 
@@ -55,16 +57,27 @@ class Reconciler:
     heartbeat_interval: timedelta
     stale_after: timedelta
     _unnamed: dict[str, _Unnamed] = field(default_factory=dict)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
 
     def round(self) -> Sequence[Finding]:
         """Find and repair; what was repaired."""
         found = self.findings()
-        repaired = [finding for finding in found if self._repair(finding)]
+        repaired = [finding for finding in found if self._try(self._repair, finding)]
         for finding in repaired:
             self.metrics.engine_repair(finding.reason)
             _log.warning("deploy %s is dispatched anew: %s", finding.deploy.id, finding.reason)
         self._conclude_cancelled()
         return repaired
+
+    def _try(self, act: Callable[[Finding], bool], finding: Finding) -> bool:
+        """One deploy; what is wrong with it keeps no other from being looked after."""
+        try:
+            return act(finding)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - logged whole; the others are looked after
+            _log.exception("deploy %s could not be put right", finding.deploy.id)
+            return False
 
     def findings(self) -> list[Finding]:
         """Every live deploy without anybody to go on with it."""
@@ -72,14 +85,13 @@ class Reconciler:
             rows = [row for row in deploys.live(tx) if row.state != State.DELAYED]
             crew = {worker.id: worker for worker in workers.everyone(tx)}
             slots = {slot.deploy for slot in queue.slots(tx)}
-            # A wake goes on with a deploy that waits; of one in the queue it is the last instant.
-            parked = [row for row in rows if row.executor is None and row.state == State.PENDING]
-            wakes = {row.id: records.wake_of(tx, row.id) for row in parked}
+            waiting = [row for row in rows if row.executor is None and row.id in slots]
+            wakes = {row.id: _goes_on(row, records.wake_of(tx, row.id)) for row in waiting}
         held = [row for row in rows if row.id in slots]
         deliveries = self._deliveries(held)
         found = []
         for row in held:
-            reason = self._reason(row, crew, deliveries, has_wake=wakes.get(row.id) is not None)
+            reason = self._reason(row, crew, deliveries, has_wake=wakes.get(row.id, False))
             if reason is not None:
                 found.append(Finding(row, reason))
         self._unnamed = {k: v for k, v in self._unnamed.items() if k in {r.id for r in held}}
@@ -113,10 +125,18 @@ class Reconciler:
             return "incarnation replaced"
         if owner.recovered_by is not None:
             return "incarnation claimed"
+        if owner.stopped_at is not None:
+            self._report_stopped(row, owner)
         if row.id in (owner.running or ()) or owner.stopped_at is not None:
             self._unnamed.pop(row.id, None)
             return None
         return self._reason_of_silence(row, owner)
+
+    def _report_stopped(self, row: Deploy, owner: Executor) -> None:
+        """Left alone while automatic recovery is off, but not in silence."""
+        if (row.id, owner.incarnation) not in self._reported:
+            self._reported.add((row.id, owner.incarnation))
+            _log.warning("deploy %s waits for %s, which has stopped", row.id, owner.id)
 
     def _reason_of_silence(self, row: Deploy, owner: Executor) -> str | None:
         """Its worker beats but does not name it: two whole heartbeats must say so."""
@@ -200,6 +220,11 @@ class Reconciler:
         if self.desk.store.once(conclude):
             _log.warning("deploy %s was cancelled while nobody ran it", found.id)
             self.desk.admission(found.environment)
+
+
+def _goes_on(row: Deploy, wake: tuple[datetime, str] | None) -> bool:
+    """Whether its wake goes on with it; of one in the queue it may only be the last instant."""
+    return wake is not None and (row.state == State.PENDING or wake[1] == PLUGIN)
 
 
 def _reason_of_delivery(delivery: Delivery | None, crew: Mapping[str, Executor]) -> str | None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from manent_server.domain.deploy import Phase
@@ -20,6 +20,7 @@ from manent_server.store.workers import Executor
 
 _log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=2)
+_YOUNG = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,11 @@ class Start:
         pause = timedelta(milliseconds=250)
         patience = max(PATIENCE, self._offer.stale_after * 2)
         while True:
-            alive = self._alive_attempts()
-            resumed = None if alive else self._store.repeat(self._take)
+            resumed = self._store.repeat(self._take, stop=lambda: wait(timedelta(0)))
             if resumed is not None:
                 return resumed
             if waited >= patience:
-                raise self._refusal(alive)
+                raise self._refusal(self._alive_attempts())
             if wait(pause):
                 raise Unavailable("the start was given up", next="start again")
             waited += pause
@@ -82,7 +82,14 @@ class Start:
         at = tx.now()
         if row is not None and not self._is_lost(row, tx):
             return None
-        workers.write(
+        # Their locks keep the earlier start from handing out while its attempts are asked for.
+        owned = [
+            deploys.lock(tx, deploy.id) for deploy in deploys.owned(tx, self._identity.executor)
+        ]
+        left = self._left(tx)
+        if any(self._may_live(attempt, at) for attempt in left):
+            return None
+        taken = workers.write(
             tx,
             {
                 "id": self._identity.executor,
@@ -103,13 +110,12 @@ class Start:
                 "recovered_by": None,
             },
         )
-        ended = [self._end(tx, attempt) for attempt in self._left(tx)]
-        resumed = []
-        for deploy in deploys.owned(tx, self._identity.executor):
-            locked = deploys.lock(tx, deploy.id)
-            if locked is not None and locked.is_live:
-                self._dispatcher.dispatch(tx, deploy.id, phase=Phase.INTERRUPTED)
-                resumed.append(deploy.id)
+        if not taken:
+            return None
+        ended = [self._end(tx, attempt) for attempt in left]
+        resumed = [deploy.id for deploy in owned if deploy is not None and deploy.is_live]
+        for deploy in resumed:
+            self._dispatcher.dispatch(tx, deploy, phase=Phase.INTERRUPTED)
         return Resumed(resumed, ended)
 
     def _left(self, tx: Transaction) -> list[Attempt]:
@@ -131,19 +137,25 @@ class Start:
             )
         return attempt.id
 
+    def _may_live(self, attempt: Attempt, at: datetime) -> bool:
+        """Whether a process of the attempt lives on this host, or is about to."""
+        if not self._is_same_boot(attempt):
+            return False
+        if attempt.pid_namespace != self._identity.pid_namespace:
+            return False
+        file = Path(attempt.lock_file)
+        # Handed out a moment ago, its guard may not have taken the lock yet.
+        is_young = not file.exists() and at - attempt.handed_out_at < _YOUNG
+        return is_young or not lockfile.is_free(file)
+
     def _alive_attempts(self) -> list[Attempt]:
-        """Attempts of this executor with a process that still lives on this host."""
+        """Attempts of this executor that keep the start waiting."""
 
         def read(tx: Transaction) -> list[Attempt]:
-            return self._left(tx)
+            at = tx.now()
+            return [attempt for attempt in self._left(tx) if self._may_live(attempt, at)]
 
-        return [
-            attempt
-            for attempt in self._store.repeat(read)
-            if self._is_same_boot(attempt)
-            and attempt.pid_namespace == self._identity.pid_namespace
-            and not lockfile.is_free(Path(attempt.lock_file))
-        ]
+        return self._store.consult(read)
 
     def _is_same_boot(self, attempt: Attempt) -> bool:
         return attempt.boot == self._identity.boot

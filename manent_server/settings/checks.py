@@ -54,6 +54,9 @@ def artifact_url(text: str) -> str:
         raise ValueError("oci artifacts are not in this release; use file, http or https")
     if not _ARTIFACT.fullmatch(text):
         raise ValueError("must be a URL that begins with file:///, http:// or https://")
+    if "@" in text.split("://", 1)[1].split("/", 1)[0]:
+        # It would be stored with every deploy and shown to everybody who may read one.
+        raise ValueError("must not hold a user or password: every deploy stores it")
     wrong = fill.check(text)
     if wrong:
         raise ValueError(wrong)

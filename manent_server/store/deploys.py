@@ -204,13 +204,16 @@ def live(tx: Transaction, *, application: str | None = None) -> list[Deploy]:
     return [of(row) for row in tx.connection.execute(query)]
 
 
-def delayed(tx: Transaction, environment: str | None = None) -> list[Deploy]:
-    """Deploys whose gates are closed, in order of acceptance."""
+def delayed(tx: Transaction, environment: str, *, limit: int | None = None) -> list[Deploy]:
+    """Deploys of an environment whose gates are closed, in order of acceptance."""
     d = tx.tables.deploys
-    query = sa.select(*columns(tx)).where(d.c.state == State.DELAYED)
-    if environment:
-        query = query.where(d.c.environment == environment)
-    return [of(row) for row in tx.connection.execute(query.order_by(d.c.environment, d.c.number))]
+    query = sa.select(*columns(tx)).where(
+        d.c.environment == environment, d.c.state == State.DELAYED
+    )
+    query = query.order_by(d.c.number)
+    if limit is not None:
+        query = query.limit(max(limit, 0))
+    return [of(row) for row in tx.connection.execute(query)]
 
 
 def owned(tx: Transaction, executor: str) -> list[Deploy]:

@@ -91,8 +91,10 @@ def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
         query = query.where(d.c.state.in_(wanted.states))
     if wanted.before is not None:
         at, deploy = _read_cursor(wanted.before)
+        # The first condition lets an index begin where the page does.
         query = query.where(
-            sa.or_(d.c.requested_at < at, sa.and_(d.c.requested_at == at, d.c.id < deploy))
+            d.c.requested_at <= at,
+            sa.or_(d.c.requested_at < at, sa.and_(d.c.requested_at == at, d.c.id < deploy)),
         )
     query = query.order_by(d.c.requested_at.desc(), d.c.id.desc()).limit(wanted.limit + 1)
     rows = [deploys.of(row) for row in tx.connection.execute(query)]

@@ -21,24 +21,35 @@ def insert_hold(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.connection.execute(tx.tables.holds.insert().values(**clean(dict(values))))
 
 
+def _locks(tx: Transaction) -> sa.Select[Any]:
+    t = tx.tables.locks
+    return sa.select(
+        t.c.id,
+        t.c.application,
+        t.c.environment,
+        t.c.reason,
+        t.c.owner,
+        t.c.created_at,
+        t.c.expires_at,
+        t.c.automatic,
+    )
+
+
+def read_lock(tx: Transaction, lock: str) -> Lock | None:
+    """One lock, in force or not."""
+    row = tx.connection.execute(_locks(tx).where(tx.tables.locks.c.id == lock)).one_or_none()
+    return Lock(*tuple(row)) if row else None
+
+
 def locks(tx: Transaction, *, at: datetime) -> list[Lock]:
     """Locks in force."""
     t = tx.tables.locks
     query = (
-        sa.select(
-            t.c.id,
-            t.c.application,
-            t.c.environment,
-            t.c.reason,
-            t.c.owner,
-            t.c.created_at,
-            t.c.expires_at,
-            t.c.automatic,
-        )
+        _locks(tx)
         .where(t.c.lifted_at.is_(None), sa.or_(t.c.expires_at.is_(None), t.c.expires_at > at))
         .order_by(t.c.created_at, t.c.id)
     )
-    return [Lock(*row) for row in tx.connection.execute(query)]
+    return [Lock(*tuple(row)) for row in tx.connection.execute(query)]
 
 
 def lift_locks(tx: Transaction, ids: list[str], *, by: str, at: datetime) -> list[str]:

@@ -1,5 +1,6 @@
 """Places and order in an environment: its row lock, numbers, tickets and slots."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,8 @@ from manent_server.domain.deploy import State
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
+
+_HEADS = 50
 
 
 @dataclass(frozen=True)
@@ -108,23 +111,48 @@ def free_slot(tx: Transaction, deploy: str) -> None:
     tx.connection.execute(sa.delete(s).where(s.c.deploy == deploy))
 
 
-def waiting(tx: Transaction, environment: str) -> list[Deploy]:
+def waiting(tx: Transaction, environment: str, *, limit: int | None = None) -> list[Deploy]:
     """Deploys with a ticket and no slot, the head of the queue first.
 
     A rollback stands before everything else of its environment.
     """
-    d, s = tx.tables.deploys, tx.tables.slots
-    query = (
-        sa.select(*deploys.columns(tx))
-        .where(
-            d.c.environment == environment,
-            d.c.state == State.ENQUEUED,
-            d.c.ticket.is_not(None),
-            ~sa.exists().where(s.c.deploy == d.c.id),
-        )
-        .order_by(d.c.priority, d.c.ticket)
-    )
+    d = tx.tables.deploys
+    query = sa.select(*deploys.columns(tx)).where(_queued(tx, environment))
+    query = query.order_by(d.c.priority, d.c.ticket)
+    if limit is not None:
+        query = query.limit(limit)
     return [deploys.of(row) for row in tx.connection.execute(query)]
+
+
+def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
+    d, s = tx.tables.deploys, tx.tables.slots
+    return sa.and_(
+        d.c.environment == environment,
+        d.c.state == State.ENQUEUED,
+        d.c.ticket.is_not(None),
+        ~sa.exists().where(s.c.deploy == d.c.id),
+    )
+
+
+def heads(
+    tx: Transaction, environment: str, *, without: Collection[str], passed: Collection[str]
+) -> list[Deploy]:
+    """The next deploys of the queue, passing over applications at work and those looked at."""
+    d = tx.tables.deploys
+    query = sa.select(*deploys.columns(tx)).where(
+        _queued(tx, environment),
+        d.c.application.not_in(without),
+        d.c.id.not_in(passed),
+    )
+    query = query.order_by(d.c.priority, d.c.ticket).limit(_HEADS)
+    return [deploys.of(row) for row in tx.connection.execute(query)]
+
+
+def expired(tx: Transaction, environment: str, *, at: datetime, limit: int) -> list[str]:
+    """Deploys in the queue whose last instant to begin has passed."""
+    d = tx.tables.deploys
+    query = sa.select(d.c.id).where(_queued(tx, environment), d.c.not_after <= at).limit(limit)
+    return list(tx.connection.execute(query).scalars())
 
 
 def waiting_environments(tx: Transaction) -> list[str]:
@@ -153,19 +181,30 @@ def later_success(tx: Transaction, deploy: Deploy) -> str | None:
     Later by `sequence` where both carry one, else by `number`.
     """
     d = tx.tables.deploys
+    good = sa.and_(
+        d.c.application == deploy.application,
+        d.c.environment == deploy.environment,
+        d.c.state == State.SUCCESS,
+    )
     by_number = d.c.number > deploy.number
     if deploy.sequence is None:
-        later = by_number
-    else:
-        later = sa.case((d.c.sequence.is_(None), by_number), else_=d.c.sequence > deploy.sequence)
-    return tx.connection.execute(
-        sa.select(d.c.id)
-        .where(
-            d.c.application == deploy.application,
-            d.c.environment == deploy.environment,
-            d.c.state == State.SUCCESS,
-            later,
-        )
-        .order_by(d.c.number.desc())
-        .limit(1)
-    ).scalar_one_or_none()
+        return _first(tx, good, by_number)
+    later = _first(tx, good, d.c.sequence > deploy.sequence)
+    return later or _first(tx, good, sa.and_(d.c.sequence.is_(None), by_number))
+
+
+def outdated_by(tx: Transaction, place: tuple[str, str], sequence: int) -> str | None:
+    """A success of (application, environment) with a higher sequence."""
+    d = tx.tables.deploys
+    good = sa.and_(
+        d.c.application == place[0],
+        d.c.environment == place[1],
+        d.c.state == State.SUCCESS,
+    )
+    return _first(tx, good, d.c.sequence > sequence)
+
+
+def _first(tx: Transaction, *where: sa.ColumnElement[bool]) -> str | None:
+    d = tx.tables.deploys
+    query = sa.select(d.c.id).where(*where).order_by(d.c.number.desc()).limit(1)
+    return tx.connection.execute(query).scalar_one_or_none()

@@ -72,12 +72,19 @@ def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
     return tx.connection.execute(mine).one_or_none() is not None
 
 
-def write(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Take the row: insert it, or replace what an earlier start wrote."""
+def write(tx: Transaction, values: Mapping[str, Any]) -> bool:
+    """Take the row: insert it, or replace what an earlier start wrote.
+
+    Returns:
+        False if another process inserted it at the same moment.
+    """
     e = tx.tables.executors
     done = tx.connection.execute(sa.update(e).where(e.c.id == values["id"]).values(**values))
-    if done.rowcount == 0:
-        tx.connection.execute(e.insert().values(**values))
+    if done.rowcount != 0:
+        return True
+    dialect = sqlite if tx.dialect == "sqlite" else postgresql
+    insert = dialect.insert(e).values(**values).on_conflict_do_nothing().returning(e.c.id)
+    return tx.connection.execute(insert).one_or_none() is not None
 
 
 def update(tx: Transaction, executor: str, incarnation: str, **values: Any) -> bool:

@@ -10,7 +10,7 @@ from manent_server.domain import gates, names
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, Phase, State
-from manent_server.domain.errors import Invalid, NotFound, Refused
+from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
 from manent_server.domain.gates import ClosedGate
 from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
 from manent_server.settings.values import Environment, Placement
@@ -90,6 +90,21 @@ def chosen(order: Order, targets: Sequence[str] | None) -> Order:
             advice = f"did you mean {like}?" if like else f"its targets: {known}"
             raise NotFound(f"there is no target {target!r} here", next=advice)
     return orders.only(order, targets)
+
+
+def demand_environment(tx: Transaction, draft: Draft) -> None:
+    """Lock the environment's row.
+
+    Raises:
+        Conflict: The policy in force does not know the environment, though this process does.
+    """
+    row = queue.lock_environment(tx, draft.environment.name)
+    if row is None or not row.is_configured:
+        raise Conflict(
+            f"the configuration in force has no environment {draft.environment.name}",
+            code="environment_not_in_force",
+            next="let every server read the same manent.yml",
+        )
 
 
 def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:

@@ -1,8 +1,10 @@
 """Admission: who is next in an environment, in one transaction under its row lock."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from manent_server.domain import gates, order
 from manent_server.domain.deploy import Kind, Outcome, Phase, State
@@ -18,6 +20,7 @@ from manent_server.store.transaction import Store, Transaction
 from manent_server.store.workers import Executor
 
 _log = logging.getLogger(__name__)
+_BATCH = 200
 
 
 @dataclass(frozen=True)
@@ -61,40 +64,61 @@ class Admission:
             return
         at = tx.now()
         hall = _Hall(environment, marks.locks(tx, at=at), at)
-        # Thousands may wait: only what moves is locked, one statement each.
-        for row in [one for one in deploys.delayed(tx, name) if _moves(hall, one)]:
-            self._open(tx, hall, row.id)
-        waiting = [row for row in queue.waiting(tx, name) if not self._expires(tx, hall, row)]
-        taken = queue.slots(tx, name)
+        # Thousands may wait: only what moves is locked, and not all of it at once.
+        moving = [row for row in deploys.delayed(tx, name) if _moves(hall, row)]
+        for row in moving[:_BATCH]:
+            self._alone(tx, row, partial(self._open, tx, hall, row.id))
+        for deploy in queue.expired(tx, name, at=at, limit=_BATCH):
+            closing.close(tx, Ending(deploy, None, Outcome.EXPIRED))
+        self._fill(tx, hall)
+
+    def _fill(self, tx: Transaction, hall: _Hall) -> None:
+        """Give places to the head of the queue while there are any."""
+        taken = queue.slots(tx, hall.environment.name)
         places = {slot.place for slot in taken}
         busy = {slot.application for slot in taken}
-        if len(places) >= environment.concurrency:
-            return
         offering = _Offers(tx, hall, self._stale_after)
-        for row in waiting:
-            if len(places) >= environment.concurrency:
+        passed: set[str] = set()
+        while len(places) < hall.environment.concurrency:
+            rows = queue.heads(tx, hall.environment.name, without=busy, passed=passed)
+            if not rows:
                 return
-            if row.application in busy or not offering.has(row):
-                continue
-            place = next(n for n in range(len(places) + 1) if n not in places)
-            if self._take(tx, hall, row.id, place):
-                places.add(place)
-                busy.add(row.application)
+            for row in rows:
+                passed.add(row.id)
+                is_full = len(places) >= hall.environment.concurrency
+                if is_full or row.application in busy or not offering.has(row):
+                    continue
+                place = next(n for n in range(len(places) + 1) if n not in places)
+                if self._alone(tx, row, partial(self._take, tx, hall, row.id, place)):
+                    places.add(place)
+                    busy.add(row.application)
 
-    def _open(self, tx: Transaction, hall: _Hall, deploy: str) -> None:
+    def _alone(self, tx: Transaction, row: Deploy, act: Callable[[], bool]) -> bool:
+        """One deploy under a savepoint: one that cannot be judged is shown, and blocks no other."""
+        try:
+            with tx.savepoint():
+                return act()
+        except Exception as error:
+            if is_transient(error):
+                raise
+            _log.exception("deploy %s cannot be judged", row.id)
+            deploys.update(tx, row.id, phase=Phase.BLOCKED, blocked=type(error).__name__)
+            return False
+
+    def _open(self, tx: Transaction, hall: _Hall, deploy: str) -> bool:
         """A delayed deploy whose gates are open now is given its ticket."""
         row = deploys.lock(tx, deploy)
         if row is None or row.state != State.DELAYED or self._expires(tx, hall, row):
-            return
+            return False
         closed = gates.closed(row.asked, hall.locks, at=hall.at)
         if not closed:
             ticket = queue.next_ticket(tx, row.environment)
             deploys.update(tx, row.id, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket)
             if row.not_after is None:
                 records.unwake(tx, row.id)
-            return
-        if row.phase != closed[0].phase:
+        elif row.phase != closed[0].phase:
             deploys.update(tx, row.id, phase=closed[0].phase)
+        return not closed
 
     def _take(self, tx: Transaction, hall: _Hall, deploy: str, place: int) -> bool:
         """Give the head of the queue its place, unless its turn has passed."""
@@ -108,6 +132,8 @@ class Admission:
             deploys.update(tx, row.id, state=State.DELAYED, phase=closed[0].phase, ticket=None)
             _wake_at_opening(tx, row, closed)
             return False
+        if row.blocked is not None:
+            deploys.update(tx, row.id, blocked=None)
         queue.take_slot(tx, row, place=place, at=hall.at)
         self._dispatcher.dispatch(tx, row.id)
         return True

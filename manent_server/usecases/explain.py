@@ -94,6 +94,8 @@ def _summary(tx: Transaction, desk: Desk, row: Deploy, why: _Why) -> str:
         return "; ".join(gate.detail for gate in why.closed)
     if row.state == State.PENDING:
         return _running(tx, desk, row, why.blocker)
+    if row.blocked is not None:
+        return f"its gates cannot be judged ({row.blocked}); the server's log says more"
     return _waiting(why.place, why.blocker, _lacking(row, why.crew))
 
 

@@ -19,6 +19,7 @@ from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployFilter
 
 LONGEST_PAGE = 500
+LONGEST_QUEUE = 100
 _LOG_CHARACTERS = 512 * 1024
 
 
@@ -149,7 +150,8 @@ def environment(desk: Desk, name: str) -> dict[str, Any]:
                 next=f"did you mean {like}?" if like else "GET /api/v1/environments lists them",
             )
         row, at = found[wanted], tx.now()
-        waiting = [*queue.waiting(tx, wanted), *rows_of.delayed(tx, wanted)]
+        waiting = queue.waiting(tx, wanted, limit=LONGEST_QUEUE)
+        waiting += rows_of.delayed(tx, wanted, limit=LONGEST_QUEUE - len(waiting))
         locks = [lock for lock in marks.locks(tx, at=at) if lock.environment in (None, wanted)]
         everyone = [worker for worker in workers.everyone(tx) if row.pool in worker.pools]
         return view.environment(row) | {

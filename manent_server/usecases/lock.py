@@ -101,7 +101,7 @@ def unlock(desk: Desk, lock: str, *, caller: Caller) -> dict[str, Any]:
 
 def _one(desk: Desk, lock: str) -> dict[str, Any]:
     with desk.store.read() as tx:
-        found = [held for held in marks.locks(tx, at=tx.now()) if held.id == lock]
-    if not found:
-        raise NotFound(f"the lock {lock} was lifted meanwhile", next="set a new one")
-    return view.lock(found[0])
+        found = marks.read_lock(tx, lock)
+    if found is None:
+        raise NotFound(f"the lock {lock} is gone", next="set a new one")
+    return view.lock(found)

@@ -1,25 +1,34 @@
 """The policy in force: manent.yml as rows, never overwriting what is newer."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from manent_server.domain import order as orders
 from manent_server.domain.errors import Conflict
 from manent_server.settings.values import Environment, Settings
 from manent_server.store import deploys, policy
+from manent_server.store.repeat import never
 from manent_server.store.transaction import Store, Transaction
 
 _log = logging.getLogger(__name__)
 
 
-def write(store: Store, settings: Settings, *, release: str, by: str) -> bool:
+def write(
+    store: Store,
+    settings: Settings,
+    *,
+    release: str,
+    by: str,
+    stop: Callable[[], bool] = never,
+) -> bool:
     """Put the settings in force.
 
     Returns:
         False if the rows are newer than these settings: by release, then by the time the
         files were changed. They are left as they are.
     """
-    written = store.repeat(lambda tx: _write(tx, settings, release, by))
+    written = store.repeat(lambda tx: _write(tx, settings, release, by), stop=stop)
     if not written:
         _log.warning(
             "the policy in force is newer than %s; this process leaves it as it is", settings.path

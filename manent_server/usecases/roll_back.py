@@ -12,12 +12,18 @@ from manent_server.domain.deploy import Kind, State
 from manent_server.domain.errors import Conflict
 from manent_server.domain.inventory import Knowledge
 from manent_server.domain.rollback import Good
-from manent_server.store import deploys, finding, marks, queue, records
+from manent_server.store import deploys, finding, marks, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.finding import Page
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import inspect, once
-from manent_server.usecases.accept import HEAD_PRIORITY, Draft, accept, order_for
+from manent_server.usecases.accept import (
+    HEAD_PRIORITY,
+    Draft,
+    accept,
+    demand_environment,
+    order_for,
+)
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey, RollbackRequest
 
@@ -43,7 +49,7 @@ def roll_back(
 
     def work(tx: Transaction) -> str:
         draft = asked.draft
-        queue.lock_environment(tx, draft.environment.name)
+        demand_environment(tx, draft)
         known = once.remembered(tx, caller, key)
         if known is not None:
             return known

@@ -6,11 +6,18 @@ from typing import Any
 from manent_server.domain import access, names
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind
-from manent_server.domain.errors import Conflict, Invalid
+from manent_server.domain.errors import Conflict, Invalid, Refused
 from manent_server.store import deploys, queue
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import inspect, once
-from manent_server.usecases.accept import DEFAULT_PRIORITY, Draft, accept, chosen, order_for
+from manent_server.usecases.accept import (
+    DEFAULT_PRIORITY,
+    Draft,
+    accept,
+    chosen,
+    demand_environment,
+    order_for,
+)
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployRequest, IdempotencyKey
 
@@ -31,13 +38,14 @@ def submit(
     draft = _draft(desk, request, caller)
 
     def work(tx: Transaction) -> str:
-        queue.lock_environment(tx, draft.environment.name)
+        demand_environment(tx, draft)
         known = once.remembered(tx, caller, key)
         if known is not None:
             return known
         if deploys.read(tx, draft.id) is not None:
             return draft.id  # the answer to an earlier COMMIT was lost
         ready = draft if draft.version else _as_live(tx, draft)
+        _demand_newer(tx, ready)
         accept(tx, ready, desk.admission)
         once.remember(tx, caller, key, draft.id)
         return draft.id
@@ -70,6 +78,21 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         links=request.links,
         changes=request.changes,
     )
+
+
+def _demand_newer(tx: Transaction, draft: Draft) -> None:
+    """A sequence that was overtaken already is refused: nothing would ever open that gate."""
+    if draft.sequence is None or "outdated" in draft.override:
+        return
+    place = (draft.application, draft.environment.name)
+    later = queue.outdated_by(tx, place, draft.sequence)
+    if later is not None:
+        raise Refused(
+            f"sequence {draft.sequence} is outdated: deploy {later} has succeeded with a later one",
+            code="outdated",
+            next="deploy a newer version, or ask with override: [outdated]",
+            facts={"superseded_by": later},
+        )
 
 
 def _kind(request: DeployRequest) -> Kind:

@@ -1,10 +1,15 @@
 """Wake: what waited for an instant goes on."""
 
+import logging
 from datetime import timedelta
 from functools import partial
 
-from manent_server.domain.deploy import Phase, State
-from manent_server.store import deploys, records
+from manent_server.domain import gates
+from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.domain.errors import Unavailable
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
+from manent_server.store import deploys, marks, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import cancel
@@ -12,20 +17,38 @@ from manent_server.usecases.desk import Desk
 
 BATCH = 100
 AGAIN = timedelta(seconds=1)
+RECHECK = timedelta(minutes=1)
+GATE = "gate"
+PLUGIN = "plugin"
+_log = logging.getLogger(__name__)
 
 
 def wake_due(desk: Desk) -> int:
     """Go on with everything whose instant has come; how many were looked at."""
     with desk.store.read() as tx:
         due = records.due(tx, at=tx.now(), limit=BATCH)
-    environments = set()
-    for deploy in due:
-        environment = desk.store.once(partial(_wake, desk=desk, deploy=deploy))
-        if environment:
-            environments.add(environment)
+    environments = {found for deploy in due if (found := _try(desk, deploy)) is not None}
     for environment in sorted(environments):
         desk.admission(environment)
     return len(due)
+
+
+def _try(desk: Desk, deploy: str) -> str | None:
+    """One deploy; what is wrong with it keeps no other from going on."""
+    try:
+        return desk.store.once(partial(_wake, desk=desk, deploy=deploy))
+    except Unavailable:
+        raise
+    except Exception:  # noqa: BLE001 - logged whole; the others go on
+        _log.exception("deploy %s could not be woken; it is tried again", deploy)
+        desk.store.once(partial(_later, deploy=deploy))
+        return None
+
+
+def _later(tx: Transaction, *, deploy: str) -> None:
+    wake = records.wake_of(tx, deploy)
+    if wake is not None:
+        records.wake(tx, deploy, tx.now() + RECHECK, wake[1])
 
 
 def _wake(tx: Transaction, *, desk: Desk, deploy: str) -> str | None:
@@ -35,17 +58,37 @@ def _wake(tx: Transaction, *, desk: Desk, deploy: str) -> str | None:
     if row is None or wake is None or wake[0] > tx.now():
         return None
     records.unwake(tx, deploy)
-    if row.state != State.PENDING:
-        return row.environment if row.is_live else None
-    if row.executor is None:
-        _go_on(tx, desk, row)
-    return row.environment if row.cancel_requested_at is not None else None
+    if row.state == State.PENDING and row.executor is None:
+        _go_on(tx, desk, row, wake[1])
+        return row.environment if row.cancel_requested_at is not None else None
+    if row.state == State.ENQUEUED and queue.has_slot(tx, row.id):
+        _not_begun(tx, desk, row, wake[1])
+    return row.environment if row.is_live else None
 
 
-def _go_on(tx: Transaction, desk: Desk, row: Deploy) -> None:
+def _not_begun(tx: Transaction, desk: Desk, row: Deploy, reason: str) -> None:
+    """It has its place but no worker yet: too late by now, or to be offered once more."""
+    if row.handed_out_at is None and gates.is_expired(row.asked, at=tx.now()):
+        closing.close(tx, Ending(row.id, None, Outcome.EXPIRED))
+    elif reason == PLUGIN:
+        desk.dispatcher.dispatch(tx, row.id)
+
+
+def _go_on(tx: Transaction, desk: Desk, row: Deploy, reason: str) -> None:
     if row.cancel_requested_at is not None:
         if not cancel.conclude(tx, desk, row.id, actor=row.cancel_by or "manent"):
             records.wake(tx, row.id, tx.now() + AGAIN, "close")
         return
+    if reason == GATE and _is_held(tx, row):
+        records.wake(tx, row.id, tx.now() + RECHECK, GATE)
+        return
     phase = Phase(row.phase) if row.phase else Phase.INTERRUPTED
     desk.dispatcher.dispatch(tx, row.id, state=State.PENDING, phase=phase)
+
+
+def _is_held(tx: Transaction, row: Deploy) -> bool:
+    """Whether a lock still keeps the next wave back: no dispatch is spent on finding out."""
+    at = tx.now()
+    if row.deadline_at is not None and row.deadline_at <= at:
+        return False
+    return bool(gates.stopping(row.asked, marks.locks(tx, at=at), at=at))

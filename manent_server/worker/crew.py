@@ -4,15 +4,21 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from manent_server.engine.control import Watch
+from manent_server.domain.deploy import State
+from manent_server.domain.errors import Unavailable
+from manent_server.engine.control import Control, Watch
 from manent_server.engine.runtime import Runtime
 from manent_server.engine.shop import Shop
 from manent_server.recovery import start
 from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Start
+from manent_server.store import deploys, work
+from manent_server.store.transaction import Transaction
 
 _log = logging.getLogger(__name__)
 _HOOK_GRACE = timedelta(seconds=3)
@@ -55,7 +61,8 @@ class Crew:
         """Take nothing new, let what runs finish, interrupt what does not, sign off."""
         lifeline = self.shop.lifeline
         lifeline.draining.set()
-        start.announce_drain(self.shop.store, self.shop.identity)
+        with suppress(Unavailable):
+            start.announce_drain(self.shop.store, self.shop.identity)
         timer = threading.Timer(self.drain_timeout.total_seconds(), self._cut)
         timer.daemon = True
         timer.start()
@@ -64,8 +71,29 @@ class Crew:
         lifeline.cut.set()
         self.watch.stop()
         self.shop.runner.close()
-        self.heartbeat.stop()
-        start.sign_off(self.shop.store, self.shop.identity)
+        try:
+            self._hand_back()
+            self.heartbeat.stop()
+            start.sign_off(self.shop.store, self.shop.identity)
+        except Unavailable:
+            # Unsigned: the next start under this id waits until the row is stale.
+            _log.warning("the database does not answer; the shutdown is not recorded")
+
+    def _hand_back(self) -> None:
+        """Deploys still busy outside of hooks, with a download perhaps: anybody may go on."""
+        for control in self.watch.controls():
+            self.shop.store.repeat(
+                partial(self._hand_back_one, control=control), patience=timedelta(seconds=5)
+            )
+
+    def _hand_back_one(self, tx: Transaction, *, control: Control) -> None:
+        row = deploys.lock(tx, control.deploy)
+        identity = self.shop.identity
+        if row is None or row.epoch != control.epoch or row.state != State.PENDING:
+            return
+        attempts = work.open_attempts(tx, place=(row.environment, row.application))
+        if row.incarnation == identity.incarnation and not attempts:
+            self.shop.dispatcher.hand_back(tx, row)
 
     def abandon(self) -> None:
         """The row is another's: hooks die now, nothing is written any more."""

@@ -18,7 +18,7 @@ APPLICATIONS: dict[str, dict[str, Any]] = {
     "limits": {"timeout": "1s", "retry": {**QUICK, "attempts": 1}},
     "due": {"deadline": "3s", "retry": {**QUICK, "attempts": 20}},
     "cancels": {},
-    "soaks": {"targets": ("a", "b"), "waves": [1, "rest"], "soak": "2s", "deadline": "3s"},
+    "soaks": {"targets": ("a", "b"), "waves": [1, "rest"], "soak": "6s", "deadline": "7s"},
     "checks": {"hooks": ("deploy", "rollback", "verify"), "retry": {**QUICK, "attempts": 1}},
     "chatty": {},
     "dirty": {"retry": {**QUICK, "attempts": 2}},
@@ -139,7 +139,7 @@ def test_a_soak_between_waves_takes_its_time_and_none_of_the_deadline(shared: Ri
     ended = shared.deployed("1", application="soaks")
     assert ended["outcome"] == "deployed"
     first, second = shared.ledger.runs(deploy=ended["id"])
-    assert second.started - first.until >= 2
+    assert second.started - first.until >= 6
 
 
 def test_a_failed_verification_fails_the_deploy(shared: Rig) -> None:
@@ -273,15 +273,20 @@ def test_a_lock_set_meanwhile_stops_before_the_next_wave(shared: Rig) -> None:
 
 
 def test_what_a_later_success_made_outdated_is_superseded(shared: Rig) -> None:
-    lock = shared.http("POST", "/locks", json={"application": "chatty", "reason": "wait"}).json()
-    older = shared.deploy("5", application="chatty", sequence=5)
-    shared.http("DELETE", f"/locks/{lock['id']}")
-    shared.ended(older["id"])
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3))
+    older = shared.deploy("5", application="chatty", not_before=soon)
     newer = shared.deployed("7", application="chatty", sequence=7)
-    outdated = shared.deployed("6", application="chatty", sequence=6)
+    outdated = shared.ended(older["id"])
     assert (outdated["state"], outdated["outcome"]) == ("CANCELLED", "superseded")
     assert outdated["superseded_by"] == newer["id"]
-    forced = shared.deployed("6", application="chatty", sequence=6, override=["outdated"])
+
+
+def test_an_outdated_sequence_is_refused_unless_it_is_overridden(shared: Rig) -> None:
+    shared.deployed("7", application="chatty", sequence=70)
+    body = {"application": "chatty", "environment": "staging", "version": "6", "sequence": 60}
+    refused = shared.http("POST", "/deploys", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (409, "outdated")
+    forced = shared.deployed("6", application="chatty", sequence=60, override=["outdated"])
     assert forced["outcome"] == "deployed"
 
 

@@ -18,6 +18,7 @@ APPLICATIONS: dict[str, dict[str, Any]] = {
     "fresh": {"retry": {**QUICK, "attempts": 1}},
     "stuck": {"timeout": "1s", "retry": {**QUICK, "attempts": 1}},
     "chatty": {},
+    "some": {"targets": ("a", "b")},
 }
 
 
@@ -136,3 +137,12 @@ def test_a_hanging_rollback_can_be_cancelled(shared: Rig) -> None:
     assert (ended["state"], ended["outcome"]) == ("ERROR", "rollback_failed")
     (lock,) = [k for k in shared.get("/locks")["items"] if k["application"] == "tries"]
     assert shared.http("DELETE", f"/locks/{lock['id']}").status_code == 200
+
+
+def test_a_deploy_to_some_targets_is_taken_back_on_those_alone(shared: Rig) -> None:
+    shared.deployed("1", application="some")
+    shared.deployed("2", application="some", targets=["a"])
+    assert stock(shared, "some") == {"a": ("2", "known"), "b": ("1", "known")}
+    back = roll_back(shared, "some")
+    assert went(shared, back) == [("rollback", "a", "1")]
+    assert stock(shared, "some") == {"a": ("1", "known"), "b": ("1", "known")}
