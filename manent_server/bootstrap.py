@@ -9,7 +9,7 @@ from typing import Any
 
 from manent_server import settings as configuration
 from manent_server.domain.errors import ConfigurationError, ManentError
-from manent_server.engine.aim import texts
+from manent_server.engine.aim import is_template, texts
 from manent_server.engine.control import Watch
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity, identify
@@ -59,8 +59,9 @@ def read(path: Path, environ: Mapping[str, str]) -> tuple[Settings, Host]:
 def _check_templates(host: Host, plugin: str, options: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Placeholders nobody would fill in, found before a deploy meets them."""
     found = []
+    templates = host.plugin(plugin).templates
     for path, text in texts(options):
-        wrong = fill.check(text) if path in host.plugin(plugin).templates else None
+        wrong = fill.check(text) if is_template(path, templates) else None
         if wrong is not None:
             found.append((path, wrong))
     return found

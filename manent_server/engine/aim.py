@@ -3,7 +3,7 @@
 Every attempt of a deploy sees the snapshot that `prepare` stored, wherever it runs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,11 @@ def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, value
 
 
+def is_template(path: str, templates: Collection[str]) -> bool:
+    """Whether the option at this path is marked as a template, itself or as part of a map."""
+    return any(path == marked or path.startswith(f"{marked}.") for marked in templates)
+
+
 def _filled(run: Run, step: Step, aim: Aim) -> Any:
     """The target's options with `{version}` and its like filled in where the plugin says so."""
     templates = run.shop.host.plugin(run.order.plugin).templates
@@ -143,7 +148,8 @@ def _filled(run: Run, step: Step, aim: Aim) -> Any:
             return {k: walk(v, f"{path}.{k}" if path else k) for k, v in value.items()}
         if isinstance(value, list | tuple):
             return [walk(item, path) for item in value]
-        return fill(value, **values) if isinstance(value, str) and path in templates else value
+        is_filled = isinstance(value, str) and is_template(path, templates)
+        return fill(value, **values) if is_filled else value
 
     return walk(run.order.targets[step.target or ""], "")
 
