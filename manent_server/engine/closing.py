@@ -1,7 +1,7 @@
 """Close: the end of a deploy, in one transaction."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from manent_server.store import deploys, marks, queue, records, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed, Stock
 from manent_server.store.transaction import Transaction
+from manent_server.store.work import Attempt, StepRow
 
 ACTOR = "manent"
 
@@ -42,7 +43,8 @@ def close(tx: Transaction, ending: Ending) -> bool:
     if ending.epoch is not None and row.epoch != ending.epoch:
         return True
     at = tx.now()
-    if _is_occupied(tx, row, at):
+    course = _course(tx, row)
+    if _is_occupied(course, at):
         return False
     deploys.update(
         tx,
@@ -55,11 +57,11 @@ def close(tx: Transaction, ending: Ending) -> bool:
         superseded_by=ending.superseded_by,
         blocked=None,
     )
-    _skip_steps(tx, row, at)
+    _skip_steps(tx, row, course, at)
     queue.free_slot(tx, row.id)
     records.unwake(tx, row.id)
-    for change in inventories.changes(standings(tx, row)):
-        records.write_stock(tx, _stock(tx, row, change, at))
+    for change in inventories.changes(_standings(row, course)):
+        records.write_stock(tx, _stock(row, course, change, at))
     _mark(tx, row, ending.outcome, at)
     detail = {"outcome": ending.outcome, "version": row.version, "error": ending.error}
     deed = Deed(ending.actor, "deploy.ended", row.id, row.application, row.environment, detail)
@@ -67,16 +69,38 @@ def close(tx: Transaction, ending: Ending) -> bool:
     return True
 
 
-def _is_occupied(tx: Transaction, row: Deploy, at: datetime) -> bool:
+@dataclass(frozen=True)
+class _Course:
+    """What has been done: the steps of the pass by name, and every attempt of the deploy."""
+
+    steps: Mapping[str, StepRow]
+    attempts: Sequence[Attempt]
+
+    def begun(self, row: Deploy, step: str) -> frozenset[str]:
+        """Targets on which such a step was handed out and began, in this pass."""
+        return frozenset(
+            attempt.target
+            for attempt in self.attempts
+            if attempt.pass_number == row.pass_number
+            and attempt.step.split(":", 1)[0] == step
+            and attempt.result != "not_started"
+        )
+
+
+def _course(tx: Transaction, row: Deploy) -> _Course:
+    steps = work.read_steps(tx, row.id, pass_number=row.pass_number)
+    return _Course({step.name: step for step in steps}, work.read_attempts(tx, row.id))
+
+
+def _is_occupied(course: _Course, at: datetime) -> bool:
     return any(
-        attempt.lease_until is None or attempt.lease_until > at
-        for attempt in work.open_attempts(tx, place=(row.environment, row.application))
-        if attempt.deploy == row.id
+        attempt.ended_at is None and (attempt.lease_until is None or attempt.lease_until > at)
+        for attempt in course.attempts
     )
 
 
-def _skip_steps(tx: Transaction, row: Deploy, at: datetime) -> None:
-    for step in work.read_steps(tx, row.id, pass_number=row.pass_number):
+def _skip_steps(tx: Transaction, row: Deploy, course: _Course, at: datetime) -> None:
+    for step in course.steps.values():
         if step.ended_at is None:
             state = "skipped" if step.state == "waiting" and not step.failures else "failed"
             work.update_step(tx, row.id, row.pass_number, step.name, state=state, ended_at=at)
@@ -84,26 +108,17 @@ def _skip_steps(tx: Transaction, row: Deploy, at: datetime) -> None:
 
 def touched(tx: Transaction, row: Deploy) -> frozenset[str]:
     """Targets on which the acting hook was handed out and began, in this pass."""
-    return _begun(tx, row, _acting(row))
-
-
-def _begun(tx: Transaction, row: Deploy, step: str) -> frozenset[str]:
-    return frozenset(
-        attempt.target
-        for attempt in work.read_attempts(tx, row.id)
-        if attempt.pass_number == row.pass_number
-        and attempt.step.split(":", 1)[0] == step
-        and attempt.result != "not_started"
-    )
+    return _course(tx, row).begun(row, _acting(row))
 
 
 def is_half_undone(tx: Transaction, row: Deploy) -> bool:
     """Whether a rollback of the pass was begun on some target and has not succeeded there."""
     if row.kind == Kind.ROLLBACK:
         return False
-    steps = {step.name: step for step in work.read_steps(tx, row.id, pass_number=row.pass_number)}
+    course = _course(tx, row)
     return any(
-        steps[f"rollback:{target}"].state != "succeeded" for target in _begun(tx, row, "rollback")
+        course.steps[f"rollback:{target}"].state != "succeeded"
+        for target in course.begun(row, "rollback")
     )
 
 
@@ -111,11 +126,11 @@ def _acting(row: Deploy) -> str:
     return "rollback" if row.kind == Kind.ROLLBACK else "deploy"
 
 
-def standings(tx: Transaction, row: Deploy) -> dict[str, Standing]:
+def _standings(row: Deploy, course: _Course) -> dict[str, Standing]:
     """How far each target of the pass came."""
-    steps = {step.name: step for step in work.read_steps(tx, row.id, pass_number=row.pass_number)}
-    reached_by = touched(tx, row)
-    undone = _begun(tx, row, "rollback")
+    steps = course.steps
+    reached_by = course.begun(row, _acting(row))
+    undone = course.begun(row, "rollback")
     found = {}
     for target in row.order_body["targets"]:
         acting = steps.get(f"{_acting(row)}:{target}")
@@ -131,7 +146,7 @@ def standings(tx: Transaction, row: Deploy) -> dict[str, Standing]:
     return found
 
 
-def _stock(tx: Transaction, row: Deploy, change: Change, at: datetime) -> Stock:
+def _stock(row: Deploy, course: _Course, change: Change, at: datetime) -> Stock:
     prepared = row.prepared or {}
     past = prepared.get("past", {}).get(change.target) or {}
     returned = change.standing == Standing.RETURNED
@@ -148,15 +163,15 @@ def _stock(tx: Transaction, row: Deploy, change: Change, at: datetime) -> Stock:
         configuration=(past if returned else prepared).get("configuration_digest")
         if known
         else None,
-        outputs=past.get("outputs") if returned else _outputs(tx, row, change.target),
+        outputs=past.get("outputs") if returned else _outputs(row, course, change.target),
         since=at,
         deploy=row.id,
         state=change.state,
     )
 
 
-def _outputs(tx: Transaction, row: Deploy, target: str) -> Mapping[str, Any] | None:
-    step = work.read_step(tx, row.id, row.pass_number, f"{_acting(row)}:{target}")
+def _outputs(row: Deploy, course: _Course, target: str) -> Mapping[str, Any] | None:
+    step = course.steps.get(f"{_acting(row)}:{target}")
     return step.outputs if step else None
 
 

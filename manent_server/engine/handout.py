@@ -70,21 +70,38 @@ def hand_out(tx: Transaction, errand: Errand) -> HandOut:
         # It may have been handed out by a COMMIT whose answer was lost: nobody acts on that.
         work.update_attempt(tx, errand.id, ended_at=at, result="not_started")
         return HandOut(refusal or Refusal.NOT_MINE)
-    step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
-    if step is None or step.ended_at is not None:
-        return HandOut(Refusal.DONE)
-    around = work.attempts_around(tx, row, step.name)
+    around = work.attempts_around(tx, row, errand.step.name)
     before = next((attempt for attempt in around if attempt.id == errand.id), None)
     if before is not None:
-        return HandOut(None, before.attempt, step.checkpoint)
+        return _handed_out(tx, before, row)
     occupied = work.others(around, row, at=at)
     if occupied:
         ends = [attempt.lease_until for attempt in occupied]
         known = [end for end in ends if end is not None]
         return HandOut(Refusal.OCCUPIED, until=max(known) if len(known) == len(ends) else None)
-    number = sum(1 for attempt in around if _is_of(attempt, row, step.name)) + 1
+    number = sum(1 for attempt in around if _is_of(attempt, row, errand.step.name)) + 1
+    step = _begin_step(tx, errand, row, number, at)
+    if step is None:
+        return HandOut(Refusal.DONE)
     _write(tx, errand, row, number, at)
     return HandOut(None, number, step.checkpoint)
+
+
+def _handed_out(tx: Transaction, before: Attempt, row: Deploy) -> HandOut:
+    """The answer again; the one before was lost."""
+    step = work.read_step(tx, row.id, row.pass_number, before.step)
+    if step is None or step.ended_at is not None:
+        return HandOut(Refusal.DONE)
+    return HandOut(None, before.attempt, step.checkpoint)
+
+
+def _begin_step(
+    tx: Transaction, errand: Errand, row: Deploy, number: int, at: datetime
+) -> StepRow | None:
+    values: dict[str, Any] = {"state": "running", "next_try_at": None}
+    if number == 1:
+        values["started_at"] = at
+    return work.update_step(tx, row.id, row.pass_number, errand.step.name, **values)
 
 
 def _is_of(attempt: Attempt, row: Deploy, step: str) -> bool:
@@ -138,10 +155,6 @@ def _write(tx: Transaction, errand: Errand, row: Deploy, number: int, at: dateti
             "handed_out_at": at,
         },
     )
-    values: dict[str, Any] = {"state": "running", "next_try_at": None}
-    if number == 1:
-        values["started_at"] = at
-    work.update_step(tx, row.id, row.pass_number, step.name, **values)
     phase = Phase.ROLLING_BACK if errand.is_undo else _PHASES[step.hook]
     deploys.update(tx, row.id, phase=phase, handed_out_at=row.handed_out_at or at)
 
@@ -179,18 +192,21 @@ def finish(tx: Transaction, result: Result) -> StepRow | None:
     )
     if row is None or not is_current(row, errand.deploy):
         return None
+    if is_news and end.result == "succeeded":
+        values = {"state": "succeeded", "outputs": end.outputs, "ended_at": at, "error": None}
+        done = work.update_step(tx, row.id, row.pass_number, errand.step.name, **values)
+        if done is not None:
+            return done
     step = work.read_step(tx, row.id, row.pass_number, errand.step.name)
     if step is None or step.ended_at is not None or not is_news:
         # Its answer was lost before: attempt and step were changed together then.
         return step
-    values = _consequence(result, step, at)
-    return work.update_step(tx, row.id, row.pass_number, step.name, **values)
+    consequence = _consequence(result, step, at)
+    return work.update_step(tx, row.id, row.pass_number, step.name, **consequence)
 
 
 def _consequence(result: Result, step: StepRow, at: datetime) -> Mapping[str, Any]:
     end = result.end
-    if end.result == "succeeded":
-        return {"state": "succeeded", "outputs": end.outputs, "ended_at": at, "error": None}
     if end.result == "cancelled":
         return {"state": "failed", "error": end.error, "ended_at": at}
     if end.result not in COUNTED and not result.is_overdue:

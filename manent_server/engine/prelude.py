@@ -1,8 +1,9 @@
 """The prelude: may this dispatch run, and if so, whose is the deploy now."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 from manent_server.domain import gates
 from manent_server.domain.deploy import Outcome, Phase, State
@@ -136,20 +137,17 @@ def _take(tx: Transaction, deploy: Deploy, identity: Identity) -> Deploy:
     if deploy.incarnation != identity.incarnation:
         at = tx.now()
         limit = timedelta(seconds=deploy.order_body["limits"]["deadline"])
-        deploys.update(
-            tx,
-            deploy.id,
-            state=State.PENDING,
-            phase=Phase.PREPARING if deploy.handed_out_at is None else Phase.DEPLOYING,
-            epoch=deploys.next_epoch(tx),
-            executor=identity.executor,
-            incarnation=identity.incarnation,
-            workflow_version=WORKFLOW_VERSION,
-            started_at=deploy.started_at or at,
-            deadline_at=deploy.deadline_at or at + limit,
-        )
+        values: dict[str, Any] = {
+            "state": State.PENDING,
+            "phase": Phase.PREPARING if deploy.handed_out_at is None else Phase.DEPLOYING,
+            "epoch": deploys.next_epoch(tx),
+            "executor": identity.executor,
+            "incarnation": identity.incarnation,
+            "workflow_version": WORKFLOW_VERSION,
+            "started_at": deploy.started_at or at,
+            "deadline_at": deploy.deadline_at or at + limit,
+        }
+        deploys.update(tx, deploy.id, **values)
         records.unwake(tx, deploy.id)
-    taken = deploys.read(tx, deploy.id)
-    if taken is None:
-        raise LookupError(deploy.id)
-    return taken
+        return replace(deploy, **values, revision=deploy.revision + 1)
+    return deploy

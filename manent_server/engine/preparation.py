@@ -172,12 +172,15 @@ def _past(tx: Transaction, run: Run, good: Deploy | None) -> tuple[dict[str, Any
             tx, application=run.deploy.application, environment=run.deploy.environment
         )
     }
+    sources: dict[str, Deploy | None] = {good.id: good} if good else {}
     past: dict[str, Any] = {}
     warnings: list[str] = []
     for target in run.order.targets:
         row = stock.get(target)
         known = row if row is not None and row.state == Knowledge.KNOWN else None
-        source = deploys.read(tx, known.deploy) if known else good
+        if known is not None and known.deploy not in sources:
+            sources[known.deploy] = deploys.read(tx, known.deploy)
+        source = sources[known.deploy] if known else good
         if source is None:
             continue
         past[target] = _one_past(tx, source, target, known)
