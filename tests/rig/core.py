@@ -15,6 +15,7 @@ from manent_server.engine.dispatch import Dispatcher, workflow_id
 from manent_server.engine.identity import Identity, identify
 from manent_server.engine.inspection import Delivery, deliveries
 from manent_server.engine.migration import library
+from manent_server.engine.prelude import Claim
 from manent_server.engine.version import WORKFLOW_VERSION
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host, Plugin
@@ -124,6 +125,17 @@ class Core:
         with self.store.write() as tx:
             e = tx.tables.executors
             tx.connection.execute(sa.update(e).where(e.c.id == executor).values(**values))
+
+    def claim(self, deploy: str, number: int, worker: Identity, *, draining: bool = False) -> Claim:
+        """What the prelude of a dispatch asks with."""
+        plugins = frozenset({"fake"})
+        return Claim(deploy, number, worker, is_draining=draining, plugins=plugins)
+
+    def lock_file(self) -> str:
+        """A lock file that nobody holds: its processes are gone."""
+        file = self.settings.path.with_name("attempt")
+        file.touch()
+        return str(file)
 
     def set(self, deploy: str, **values: Any) -> None:
         """Change a deploy's row by force, to make a state that takes long to come about."""

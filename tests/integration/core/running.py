@@ -10,7 +10,6 @@ from manent_server.domain.plan import Plan
 from manent_server.engine import closing, handout, prelude
 from manent_server.engine.closing import Ending
 from manent_server.engine.handout import Errand, HandOut, Result
-from manent_server.engine.prelude import Claim
 from manent_server.plugins.runner import HookEnd
 from manent_server.store import work
 from manent_server.store.deploys import Deploy
@@ -27,10 +26,11 @@ class Running:
     def __init__(self, core: Core, application: str = "shop", **more: Any) -> None:
         self.core = core
         self.worker = core.worker()
+        self.handed: dict[str, int] = {}
         self.deploy = self.begin(core.submit(application, **more))
 
     def begin(self, deploy: str) -> Deploy:
-        claim = Claim(deploy, self.core.deploy(deploy).dispatch, self.worker, is_draining=False)
+        claim = self.core.claim(deploy, self.core.deploy(deploy).dispatch, self.worker)
         with self.core.store.write() as tx:
             row = prelude.begin(tx, claim, self.core.dispatcher).deploy
             assert row is not None
@@ -53,19 +53,23 @@ class Running:
             step=next(step for step in steps if step.name == name),
             plugin="fake",
             identity=self.worker,
-            lock_file="/nowhere",
+            lock_file=self.core.lock_file(),
             is_undo=name in {step.name for step in backward},
         )
         return replace(errand, **changes)
 
     def hand_out(self, errand: Errand) -> HandOut:
         with self.core.store.write() as tx:
-            return handout.hand_out(tx, errand)
+            answer = handout.hand_out(tx, errand)
+        self.handed[errand.id] = answer.attempt
+        return answer
 
     def finish(self, errand: Errand, end: HookEnd, *, overdue: bool = False) -> StepRow | None:
         policy = orders.load(self.deploy.order_body).retry
         with self.core.store.write() as tx:
-            return handout.finish(tx, Result(errand, end, policy, is_overdue=overdue))
+            return handout.finish(
+                tx, Result(errand, self.handed.get(errand.id, 0), end, policy, is_overdue=overdue)
+            )
 
     def step(self, name: str = "deploy:web") -> StepRow:
         return self.core.steps(self.deploy.id)[name]

@@ -8,7 +8,7 @@ import pytest
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Conflict, KeyReused, NotAllowed, NotFound
 from manent_server.engine import prelude
-from manent_server.engine.prelude import Claim, Verdict
+from manent_server.engine.prelude import Verdict
 from manent_server.store import records
 from manent_server.usecases import cancel, wake
 from manent_server.usecases.requests import CancelRequest, IdempotencyKey
@@ -48,7 +48,7 @@ def test_a_dispatched_deploy_ends_and_its_place_is_taken_by_the_next(core: Core)
     assert ask(core, deploy)["outcome"] == "cancelled"
     assert core.slots() == [waiting]
     with core.store.write() as tx:
-        start = prelude.begin(tx, Claim(deploy, 1, worker, is_draining=False), core.dispatcher)
+        start = prelude.begin(tx, core.claim(deploy, 1, worker), core.dispatcher)
     assert start.verdict == Verdict.STALE
 
 

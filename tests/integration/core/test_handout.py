@@ -221,7 +221,7 @@ def test_the_hook_may_ask_for_its_own_wait(core: Core, running: Running):
 
 def test_an_interruption_costs_nothing(running: Running):
     step = fail(running, HookEnd(result="interrupted"))
-    assert (step.state, step.failures, step.next_try_at) == ("waiting", 0, None)
+    assert (step.state, step.failures) == ("waiting", 0)
 
 
 def test_what_never_began_costs_nothing_but_is_not_tried_at_once(core: Core, running: Running):

@@ -7,8 +7,8 @@ import pytest
 from manent_server.domain.plan import Step
 from manent_server.engine import prelude
 from manent_server.engine.identity import Identity, identify
-from manent_server.engine.prelude import Claim, Start, Verdict
-from manent_server.store import work
+from manent_server.engine.prelude import Start, Verdict
+from manent_server.store import queue, work
 from manent_server.usecases import lock
 from manent_server.usecases.requests import LockRequest
 from tests.rig.core import ADMIN, Core, long_ago
@@ -27,7 +27,7 @@ def deploy(core: Core, worker: Identity) -> str:
 def begin(
     core: Core, deploy: str, worker: Identity, number: int = 1, *, draining: bool = False
 ) -> Start:
-    claim = Claim(deploy, number, worker, is_draining=draining)
+    claim = core.claim(deploy, number, worker, draining=draining)
     with core.store.write() as tx:
         return prelude.begin(tx, claim, core.dispatcher)
 
@@ -172,3 +172,20 @@ def test_who_starts_is_no_longer_woken(core: Core, deploy: str, worker: Identity
         )
     begin(core, deploy, worker)
     assert core.rows("wakes") == []
+
+
+def test_a_worker_without_the_plugin_puts_the_deploy_back_for_a_while(
+    core: Core, deploy: str, worker: Identity
+):
+    core.set(deploy, order_body={**core.deploy(deploy).order_body, "plugin": "other"})
+    assert begin(core, deploy, worker).verdict == Verdict.FOREIGN
+    row = core.deploy(deploy)
+    assert (row.state, row.executor, row.dispatch) == ("ENQUEUED", None, 1)
+    assert core.slots() == [deploy]
+    assert [wake["reason"] for wake in core.rows("wakes")] == ["plugin"]
+
+
+def test_a_dispatch_without_a_place_is_stale(core: Core, deploy: str, worker: Identity):
+    with core.store.write() as tx:
+        queue.free_slot(tx, deploy)
+    assert begin(core, deploy, worker).verdict == Verdict.STALE

@@ -17,9 +17,14 @@ from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Offer, Start
 from manent_server.store import work, workers
 from tests.integration.core.running import Running
-from tests.rig.core import STALE_AFTER, Core, long_ago
+from tests.rig.core import Core, long_ago
 
-OFFER = Offer(["default"], ["fake", "command"], "digest", STALE_AFTER)
+OFFER = Offer(["default"], ["fake", "command"], "digest", timedelta(seconds=5))
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "PATIENCE", timedelta(seconds=1))
 
 
 class Waits:
@@ -240,3 +245,16 @@ def test_a_heartbeat_that_was_not_started_does_not_beat(core: Core):
     heart = Heartbeat(core.store, core.worker(), every=timedelta(1), on_lost=lambda: None)
     with pytest.raises(RuntimeError, match="not started"):
         heart.beat()
+
+
+def test_an_attempt_handed_out_a_moment_ago_is_given_time(core: Core, tmp_path: Path):
+    """Its guard may not have taken the lock file yet."""
+    running = Running(core)
+    running.hand_out(running.errand(lock_file=str(tmp_path / "not-yet")))
+    core.set_worker("w1", stopped_at=core.at())
+    with pytest.raises(StartRefused):
+        take(core)
+    with core.store.write() as tx:
+        tx.connection.execute(tx.tables.attempts.update().values(handed_out_at=long_ago()))
+    _, resumed = take(core)
+    assert list(resumed.deploys) == [running.deploy.id]

@@ -7,7 +7,7 @@ import pytest
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, NotAllowed, NotFound
 from manent_server.observability.metrics import Metrics
-from manent_server.store import deploys, records
+from manent_server.store import records
 from manent_server.usecases import lock, wake
 from manent_server.usecases.requests import IdempotencyKey, LockRequest
 from manent_server.worker import jobs
@@ -166,14 +166,5 @@ def test_a_repeated_key_sets_one_lock(core: Core):
     first = lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key)
     assert lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key) == first
     lock.unlock(core.desk, first["id"], caller=ADMIN)
-    with pytest.raises(NotFound, match="was lifted meanwhile"):
-        lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key)
-
-
-def test_delayed_deploys_are_read_over_all_environments(core: Core):
-    soon = core.at() + timedelta(hours=1)
-    made = [core.submit("shop", where, not_before=soon) for where in ("staging", "production")]
-    with core.store.read() as tx:
-        found = {row.id for row in deploys.delayed(tx)}
-        mine = [row.id for row in deploys.live(tx, application="shop")]
-    assert found == set(mine) == set(made)
+    assert lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key)["id"] == first["id"]
+    assert len(core.rows("locks")) == 1
