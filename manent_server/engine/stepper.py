@@ -190,7 +190,7 @@ class Stepper:
         rows = run.steps()
         if self._is_stopped():
             # Nothing is fetched for it any more; the hand-out says why it is refused.
-            return self._hand_over(self._errand(), {})
+            return self._hand_over(self._errand(), None)
         try:
             made = aims.context(run, self._step, self._aim, Handed(0, None, run.folder), rows)
         except Unavailable:
@@ -211,6 +211,12 @@ class Stepper:
             finally:
                 run.control.ended(errand.id)
 
+    def _go_on_after_all(self) -> None:
+        """The row allows what a switch forbade: a later deadline, a rollback asked for since."""
+        self._note_cancel()
+        with self._run.control.changed:
+            self._run.control.is_overdue = False
+
     def _may_wait(self) -> bool:
         """Whether to go on waiting for a place: not past a cancel, the deadline or the end."""
         is_ended = self._run.control.is_disowned or self._run.shop.lifeline.is_cut()
@@ -229,7 +235,7 @@ class Stepper:
             is_undo=self._is_undo,
         )
 
-    def _hand_over(self, errand: Errand, context: dict[str, Any]) -> HandOut | None:
+    def _hand_over(self, errand: Errand, context: dict[str, Any] | None) -> HandOut | None:
         run = self._run
         lost = run.shop.lifeline.is_cut
         handed = run.shop.store.repeat(lambda tx: hand_out(tx, errand), stop=lost)
@@ -242,8 +248,11 @@ class Stepper:
         self._record(errand, end, handed.attempt)
         return None
 
-    def _act(self, errand: Errand, context: dict[str, Any], handed: HandOut) -> HookEnd:
+    def _act(self, errand: Errand, context: dict[str, Any] | None, handed: HandOut) -> HookEnd:
         """Run the hook of an attempt that was handed out; whatever happens, it has an end."""
+        if context is None:
+            self._go_on_after_all()
+            return HookEnd(result="not_started", error={"code": "allowed", "message": "goes on"})
         try:
             workdir = self._workdir(handed.attempt)
         except OSError as error:

@@ -47,7 +47,7 @@ def create(desk: Desk, request: TokenRequest, *, actor: str) -> str:
                 "role": request.role,
                 "created_by": actor,
                 "created_at": at,
-                "expires_at": at + request.expires_in if request.expires_in else None,
+                "expires_at": None if request.expires_in is None else at + request.expires_in,
             },
         )
         detail = {"token": token, "name": name, "role": request.role}

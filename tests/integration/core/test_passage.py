@@ -504,3 +504,35 @@ def test_another_attempt_in_the_place_is_waited_for(core: Core, hand: Hand):
         tx.connection.execute(tx.tables.attempts.update().values(ended_at=tx.now()))
     trip.join()
     assert core.deploy(deploy).outcome == "deployed"
+
+
+def test_a_rollback_asked_for_by_a_second_cancel_is_done(core: Core, hand: Hand):
+    """The run had noted the first one, which wanted none."""
+    place(core, (("a",), ("b",)))
+    good_before(core, hand)
+    runner = hand.runner
+    runner.ends["verify:b"] = [BAD]
+    runner.held.add("rollback:b")
+    deploy = core.submit()
+    trip = hand.begin(deploy)
+    runner.await_running("rollback:b")
+    (control,) = hand.watch.controls()
+    control.note_cancel(rollback=False)
+    cancel.cancel(core.desk, deploy, CancelRequest(rollback=True), caller=ADMIN)
+    runner.release("rollback:b")
+    trip.join()
+    assert ended(core, deploy) == ("CANCELLED", "cancelled")
+    assert runner.names()[-2:] == ["rollback:b", "rollback:a"]
+    assert {version for _, version in inventory(core).values()} == {"0"}
+
+
+def test_a_deadline_that_moved_on_is_heeded(core: Core, hand: Hand):
+    hand.runner.held.add("deploy:web")
+    deploy = core.submit()
+    trip = hand.begin(deploy)
+    hand.runner.await_running("deploy:web")
+    (control,) = hand.watch.controls()
+    control.is_overdue = True
+    hand.runner.release("deploy:web")
+    trip.join()
+    assert ended(core, deploy) == ("SUCCESS", "deployed")

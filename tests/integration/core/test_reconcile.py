@@ -127,6 +127,17 @@ def test_a_worker_that_does_not_name_a_deploy_is_given_two_heartbeats(core: Core
     assert reasons(reconciler) == {deploy: "not named by its worker"}
 
 
+def test_one_late_heartbeat_does_not_count_as_two(core: Core, running: Running):
+    """A slow database makes a beat late, and old what it says of the running deploys."""
+    deploy, reconciler, at = running.deploy.id, core.reconciler(), core.at()
+    core.set_worker("w1", running=[], heartbeat_at=at)
+    assert reasons(reconciler) == {}
+    core.set_worker("w1", heartbeat_at=at + 5 * BEAT)
+    assert reasons(reconciler) == {}
+    core.set_worker("w1", running=[deploy], heartbeat_at=at + 6 * BEAT)
+    assert reasons(reconciler) == {}
+
+
 def test_silence_is_counted_anew_once_it_is_named(core: Core, running: Running):
     reconciler, at = core.reconciler(), core.at()
     for beats, named in ((0, []), (1, [running.deploy.id]), (2, []), (3, [])):
