@@ -64,7 +64,8 @@ class Heartbeat:
             self._stopped.set()
             self._on_lost()
             return
-        for attempt in disowned:
+        # What was running when it was listed may have come to its end while the database was asked.
+        for attempt in self._runner.running().intersection(disowned):
             _log.error("attempt %s is no longer this worker's; it is killed", attempt)
             self._runner.kill(attempt)
 

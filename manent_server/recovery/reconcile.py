@@ -29,6 +29,7 @@ from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import PLUGIN
 
 _log = logging.getLogger(__name__)
+_BEATS = 2
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ class Finding:
 
 @dataclass
 class _Unnamed:
-    """A deploy its live worker did not name: since which heartbeat, under which epoch."""
+    """A deploy its live worker did not name: since which heartbeat, and how many since then."""
 
     epoch: int
-    heartbeat_at: datetime
+    since: datetime
+    last: datetime
+    beats: int = 0
 
 
 @dataclass
@@ -142,10 +145,14 @@ class Reconciler:
         """Its worker beats but does not name it: two whole heartbeats must say so."""
         seen = self._unnamed.get(row.id)
         if seen is None or seen.epoch != row.epoch:
-            self._unnamed[row.id] = _Unnamed(row.epoch, owner.heartbeat_at)
+            self._unnamed[row.id] = _Unnamed(row.epoch, owner.heartbeat_at, owner.heartbeat_at)
             return None
-        silent = owner.heartbeat_at - seen.heartbeat_at
-        return "not named by its worker" if silent >= self.heartbeat_interval * 2 else None
+        # A worker lists what it runs before it waits for the database: one late beat may hold
+        # a list from before the deploy began, and be two intervals younger than the last.
+        seen.beats += owner.heartbeat_at != seen.last
+        seen.last = owner.heartbeat_at
+        is_silent = seen.beats >= _BEATS and seen.last - seen.since >= self.heartbeat_interval * 2
+        return "not named by its worker" if is_silent else None
 
     def _repair(self, finding: Finding) -> bool:
         def repair(tx: Transaction) -> bool:
