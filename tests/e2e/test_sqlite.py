@@ -61,9 +61,11 @@ def test_many_clients_and_an_open_reader_meet_no_locked_database(
 
     with reading(Path(sqlite_url.removeprefix("sqlite:///"))), cf.ThreadPoolExecutor(24) as pool:
         lookers = [pool.submit(look) for _ in range(2)]
-        deploys = [one for many in pool.map(client, names) for one in many]
-        ends = {rig.ended(deploy, limit=100 if each < 10 else 600)["outcome"] for deploy in deploys}
-        done.set()
+        try:
+            deploys = [one for many in pool.map(client, names) for one in many]
+            ends = {rig.ended(deploy, limit=600)["outcome"] for deploy in deploys}
+        finally:
+            done.set()
         for looker in lookers:
             looker.result()
     assert len(deploys) == CLIENTS * each
@@ -71,6 +73,7 @@ def test_many_clients_and_an_open_reader_meet_no_locked_database(
     assert set(statuses) == {200}
     assert "database is locked" not in rig.logs()
     assert "Traceback" not in rig.logs()
+    assert len(rig.ledger.runs()) == len(deploys)
     assert rig.ledger.overlaps() == []
 
 
