@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 from bench import history
-from bench.configuration import PLACES
+from bench.processes import seconds
 from bench.ratios import Goal, Pair, interleave, percentile
 from bench.report import Figure, alone, ratio
 from bench.sides import Bare, Ours, Side
@@ -88,16 +88,33 @@ def _until_first(side: Ours | Bare, runs: Alone) -> list[list[float]]:
 
 def at_once(ours: Ours, bare: Bare, size: Size) -> list[Figure]:
     """As many as there are places, asked for by several clients."""
-    rounds = interleave(
-        size.pairs, lambda: _burst(ours, size), lambda: _burst(bare, size), ours.probe, bare.probe
-    )
-    pairs = [Pair(mine, other, one / another - 1) for mine, other, one, another in rounds]
-    return [ratio("throughput, 5-step deploys", "/s", pairs, _THROUGHPUT, burst=size.burst)]
+    mine, other = Burst(ours, size), Burst(bare, size)
+    probes = interleave(size.pairs, mine, other)
+    drifts = [one / another - 1 for one, another in probes]
+    rates = [Pair(*rates) for rates in zip(mine.rates, other.rates, drifts, strict=True)]
+    spent = [Pair(*spent) for spent in zip(mine.spent, other.spent, drifts, strict=True)]
+    return [
+        ratio("throughput, 5-step deploys", "/s", rates, _THROUGHPUT, burst=size.burst),
+        ratio("processor time of each, without Postgres", "ms", spent, None),
+    ]
 
 
-def _burst(side: Side, size: Size) -> float:
-    """Finished runs a second, from the first request to the last end."""
-    began = time.monotonic()
-    with ThreadPoolExecutor(_CLIENTS) as clients:
-        names = list(clients.map(side.submit, (n % PLACES for n in range(size.burst))))
-    return size.burst / (side.wait(names) - began)
+class Burst:
+    """Many at once on one side, asked for by several clients."""
+
+    def __init__(self, side: Side, size: Size) -> None:
+        self._side = side
+        self._count = size.burst
+        self.rates: list[float] = []
+        self.spent: list[float] = []
+
+    def __call__(self) -> float:
+        """One slice, from the first request to the last end; the probe just before it."""
+        probe = self._side.probe()
+        before = seconds(self._side.pid)
+        began = time.monotonic()
+        with ThreadPoolExecutor(_CLIENTS) as clients:
+            names = list(clients.map(self._side.submit, range(self._count)))
+        self.rates.append(self._count / (self._side.wait(names) - began))
+        self.spent.append((seconds(self._side.pid) - before) / self._count * 1000)
+        return probe

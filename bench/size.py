@@ -9,15 +9,15 @@ from bench.configuration import LINES
 class Size:
     """Counts of one run of the bench."""
 
-    pairs: int = 9
+    pairs: int = 7
     deploys: int = 8
-    burst: int = 80
-    hooks: int = 40
+    burst: int = 60
+    hooks: int = 30
     lines: int = LINES
     line_pairs: int = 3
     starts: int = 25
     idle: float = 20.0
-    restarts: int = 5
+    restarts: int = 3
     seed: int = 1
 
 
