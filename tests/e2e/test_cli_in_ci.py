@@ -42,6 +42,11 @@ def first_line(client: "subprocess.Popen[str]") -> str:
     return client.stdout.readline().strip()
 
 
+def instant(seconds: float) -> str:
+    """So many seconds from now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+
+
 def newest(rig: Rig, application: str) -> dict[str, Any]:
     found: dict[str, Any] = rig.get("/deploys", application=application)["items"][0]
     return found
@@ -82,11 +87,13 @@ def test_each_other_end_has_a_code_of_its_own(shared: Rig) -> None:
     _, said = client.communicate(timeout=30)
     assert client.returncode == 9
     assert "not now" in said, said
-    shared.deployed("2", application="late", sequence=2)
-    assert shared.cli(["deploy", "late", "staging", "1", "--sequence", "1"]).returncode == 11
+    older = start(shared, "deploy", "late", "staging", "1", "--not-before", instant(4))
+    assert first_line(older)
+    shared.deployed("2", application="late")
+    older.communicate(timeout=30)
+    assert older.returncode == 11
     lock = shared.http("POST", "/locks", json={"application": "held", "reason": "shut"}).json()
-    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3))
-    expired = shared.cli(["deploy", "held", "staging", "1", "--not-after", soon])
+    expired = shared.cli(["deploy", "held", "staging", "1", "--not-after", instant(3)])
     assert expired.returncode == 12, expired.stderr
     refused = shared.cli(["deploy", "held", "staging", "1", "--if-blocked", "refuse"])
     assert (refused.returncode, "shut" in refused.stderr) == (5, True)
