@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from manent_server.engine.control import Watch
 from manent_server.engine.identity import Identity
@@ -14,11 +15,14 @@ from manent_server.observability.redaction import Redactor
 from manent_server.recovery.start import Offer, Start
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
+from manent_server.store import logs
 from manent_server.store.transaction import Store
 from tests.rig.core import STALE_AFTER, Core, long_ago
 from tests.rig.fake_runner import FakeRunner
 
 CAPS = Caps(line=1000, deploy=100_000, tail=10_000, kill_grace=timedelta(seconds=1))
+
+WAVES = (("a", "b"), ("c",))
 
 
 @dataclass
@@ -127,3 +131,30 @@ def assert_steps_were_kept(core: Core, deploy: str) -> None:
     for attempt in core.attempts(deploy):
         ended_at = steps[attempt.step].ended_at
         assert ended_at is None or attempt.handed_out_at <= ended_at, attempt
+
+
+def place(core: Core, waves: tuple[tuple[str, ...], ...] = WAVES, **changes: Any) -> None:
+    targets: dict[str, Any] = {target: {} for wave in waves for target in wave}
+    more = {"max_parallel": 2, "targets": targets} | changes
+    core.change_placement("shop", "staging", waves=waves, **more)
+
+
+def inventory(core: Core) -> dict[str, tuple[str, str | None]]:
+    return {row["target"]: (row["state"], row["version"]) for row in core.rows("inventory")}
+
+
+def log(core: Core, deploy: str) -> list[str]:
+    with core.store.read() as tx:
+        return [line.text for line in logs.read(tx, deploy, after=0, limit=999, size=10**6)]
+
+
+def ended(core: Core, deploy: str) -> tuple[str, str | None]:
+    row = core.deploy(deploy)
+    assert_steps_were_kept(core, deploy)
+    return row.state, row.outcome
+
+
+def good_before(core: Core, hand: Hand, version: str = "0") -> None:
+    """A good deploy to go back to."""
+    assert hand.run(core.submit(version=version)) is None
+    hand.runner.ran.clear()

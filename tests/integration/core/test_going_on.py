@@ -12,8 +12,7 @@ from manent_server.plugins.events import LogLine
 from manent_server.store import logs
 from manent_server.usecases import cancel
 from manent_server.usecases.requests import CancelRequest
-from tests.integration.core.crew import Hand, assert_steps_were_kept
-from tests.integration.core.test_passage import ended, good_before, place
+from tests.integration.core.crew import Hand, assert_steps_were_kept, ended, good_before, place
 from tests.rig.core import ADMIN, Core, long_ago
 from tests.rig.fake_runner import AGAIN, BAD, Crashed
 
