@@ -40,7 +40,7 @@ def test_a_cancel_through_any_server_ends_what_any_worker_runs(
         postgres_url,
         {
             "environments": {"staging": {"concurrency": RUNNING}},
-            "worker": {"hook_processes": 4},
+            "worker": {"concurrency": 4},
         },
     )
     rig.configure({"applications": {name: rig.ledger.application() for name in names}})
