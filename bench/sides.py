@@ -74,7 +74,14 @@ class _Rows:
             "SELECT completed_at - started_at_epoch_ms FROM dbos.workflow_status "
             "WHERE workflow_uuid = ANY(%s) AND completed_at IS NOT NULL"
         )
-        return [row[0] / 1000 for row in self._connection.execute(query, [list(names)])]
+
+        def ended() -> list[tuple[int]] | None:
+            # The engine records the end of a deploy's dispatch a moment after the deploy's own.
+            found = self._connection.execute(query, [list(names)]).fetchall()
+            return found if len(found) == len(names) else None
+
+        rows = until(ended, what="the engine's rows to end") or []
+        return [row[0] / 1000 for row in rows]
 
     def probe(self) -> float:
         """The median of some round trips, in seconds."""
