@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from manent_server.domain.errors import StartRefused, Unavailable
+from manent_server.engine.control import Control, Watch
 from manent_server.engine.identity import Identity, identify
 from manent_server.recovery import start
 from manent_server.recovery.heartbeat import Heartbeat
@@ -188,23 +189,26 @@ def test_a_worker_whose_row_is_anothers_signs_nothing(core: Core):
 
 
 class Beating:
-    """The two parts of a worker a heartbeat speaks to."""
+    """The runner as a heartbeat sees it; `killed` is what it was told."""
 
-    def __init__(self, deploys: list[str], attempts: list[str]) -> None:
-        self.deploys, self.attempts, self.killed = deploys, attempts, list[str]()
+    def __init__(self, *attempts: str) -> None:
+        self.attempts, self.killed = frozenset(attempts), list[str]()
 
-    def running(self) -> Any:
-        return self.deploys if not self.attempts else frozenset(self.attempts)
+    def running(self) -> frozenset[str]:
+        return self.attempts
 
     def kill(self, attempt: str) -> None:
         self.killed.append(attempt)
 
 
-def beat(core: Core, identity: Identity, runner: Beating, watch: Beating) -> list[str]:
+def beat(core: Core, identity: Identity, runner: Beating, *deploys: str) -> list[str]:
     lost: list[str] = []
     heart = Heartbeat(
         core.store, identity, every=timedelta(hours=1), on_lost=lambda: lost.append("lost")
     )
+    watch = Watch(core.store, runner, identity)
+    for deploy in deploys:
+        watch.add(Control(deploy, 1, grace=timedelta(0)))
     heart.start(watch, runner)
     heart.beat()
     heart.stop()
@@ -214,8 +218,7 @@ def beat(core: Core, identity: Identity, runner: Beating, watch: Beating) -> lis
 def test_a_heartbeat_says_what_runs(core: Core):
     running = Running(core)
     core.set_worker("w1", heartbeat_at=long_ago())
-    watch = Beating([running.deploy.id], [])
-    assert beat(core, running.worker, Beating([], []), watch) == []
+    assert beat(core, running.worker, Beating(), running.deploy.id) == []
     assert row(core).running == [running.deploy.id]
     assert core.at() - row(core).heartbeat_at < timedelta(seconds=10)
 
@@ -226,11 +229,11 @@ def test_a_hook_whose_deploy_is_anothers_is_killed(core: Core, change: dict[str,
     running = Running(core)
     errand = running.errand()
     running.hand_out(errand)
-    mine = Beating([], [errand.id])
-    assert beat(core, running.worker, mine, Beating([], [])) == []
+    mine = Beating(errand.id)
+    assert beat(core, running.worker, mine) == []
     assert mine.killed == []
     core.set(running.deploy.id, **change)
-    beat(core, running.worker, mine, Beating([], []))
+    beat(core, running.worker, mine)
     assert mine.killed == [errand.id]
 
 
@@ -238,7 +241,7 @@ def test_a_hook_whose_deploy_is_anothers_is_killed(core: Core, change: dict[str,
 def test_a_heartbeat_without_its_row_ends_the_worker(core: Core, how: str):
     identity = core.worker()
     core.worker() if how == "restarted" else core.set_worker("w1", recovered_by="w2")
-    assert beat(core, identity, Beating([], []), Beating([], [])) == ["lost"]
+    assert beat(core, identity, Beating()) == ["lost"]
 
 
 def test_a_heartbeat_that_was_not_started_does_not_beat(core: Core):

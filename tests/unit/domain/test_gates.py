@@ -108,12 +108,11 @@ def test_a_start_in_the_future_is_the_first_reason():
     assert gates.closed(asked, [], at=LATER) == ()
 
 
-def test_locks_since_the_start_stop_the_next_wave():
-    before = replace(LOCK, created_at=NOON)
-    since = replace(LOCK, id="l2", created_at=LATER)
-    automatic = replace(LOCK, id="l3", created_at=LATER, automatic=True)
-    found = gates.stopping(ASKED, [before, since, automatic], started_at=NOON, at=LATER)
-    assert [gate.closed_since for gate in found] == [LATER]
+def test_a_persons_lock_stops_the_next_wave():
+    automatic = replace(LOCK, id="l3", automatic=True)
+    found = gates.stopping(ASKED, [LOCK, automatic], at=LATER)
+    assert [gate.detail for gate in found] == ["shop in production is locked by ann: audit"]
+    assert gates.stopping(ASKED, [replace(LOCK, application="mail")], at=LATER) == ()
 
 
 def test_a_deploy_expires_at_its_last_instant():
@@ -173,10 +172,9 @@ def test_time_alone_opens_what_says_when(asked: Asked, locks: list[Lock], at: da
 
 
 @settings(max_examples=30)
-@given(asked, locks, instants, instants)
-def test_what_stops_a_running_deploy_closes_it_too(
-    asked: Asked, locks: list[Lock], started_at: datetime, at: datetime
-):
-    stopping = gates.stopping(asked, locks, started_at=started_at, at=at)
+@given(asked, locks, instants)
+def test_what_stops_a_running_deploy_closes_it_too(asked: Asked, locks: list[Lock], at: datetime):
+    stopping = gates.stopping(asked, locks, at=at)
     assert set(stopping) <= set(gates.closed(asked, locks, at=at))
-    assert all(gate.closed_since > started_at for gate in stopping)
+    by_people = [lock for lock in locks if not lock.automatic]
+    assert stopping == gates.stopping(asked, by_people, at=at)
