@@ -134,6 +134,18 @@ def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
     )
 
 
+def has_waiting(tx: Transaction, environment: str) -> bool:
+    """Whether anything there waits for its gates or for a place."""
+    d, s = tx.tables.deploys, tx.tables.slots
+    is_placed = sa.exists().where(s.c.deploy == d.c.id)
+    query = sa.select(d.c.id).where(
+        d.c.environment == environment,
+        d.c.state.in_((State.DELAYED, State.ENQUEUED)),
+        ~is_placed,
+    )
+    return tx.connection.execute(query.limit(1)).first() is not None
+
+
 def heads(
     tx: Transaction, environment: str, *, without: Collection[str], passed: Collection[str]
 ) -> list[Deploy]:

@@ -60,7 +60,7 @@ class Admission:
     def admit(self, tx: Transaction, name: str) -> None:
         """Open gates, take the head of the queue while there is a place, dispatch."""
         environment = queue.lock_environment(tx, name)
-        if environment is None:
+        if environment is None or not queue.has_waiting(tx, name):
             return
         at = tx.now()
         hall = _Hall(environment, marks.locks(tx, at=at), at)
