@@ -102,7 +102,7 @@ def _is_occupied(course: _Course, at: datetime) -> bool:
 def _skip_steps(tx: Transaction, row: Deploy, course: _Course, at: datetime) -> None:
     for step in course.steps.values():
         if step.ended_at is None:
-            state = "skipped" if step.state == "waiting" and not step.failures else "failed"
+            state = "skipped" if step.started_at is None else "failed"
             work.update_step(tx, row.id, row.pass_number, step.name, state=state, ended_at=at)
 
 
@@ -163,11 +163,19 @@ def _stock(row: Deploy, course: _Course, change: Change, at: datetime) -> Stock:
         configuration=(past if returned else prepared).get("configuration_digest")
         if known
         else None,
-        outputs=past.get("outputs") if returned else _outputs(row, course, change.target),
+        outputs=_returned_outputs(course, change.target, past)
+        if returned
+        else _outputs(row, course, change.target),
         since=at,
         deploy=row.id,
         state=change.state,
     )
+
+
+def _returned_outputs(course: _Course, target: str, past: Mapping[str, Any]) -> Any:
+    """What the rollback said of the target, else what the deploy gone back to had said."""
+    undo = course.steps.get(f"rollback:{target}")
+    return (undo.outputs if undo else None) or past.get("outputs")
 
 
 def _outputs(row: Deploy, course: _Course, target: str) -> Mapping[str, Any] | None:

@@ -133,13 +133,21 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     return True
 
 
+def _phase(deploy: Deploy) -> Phase:
+    """What it goes on with, as far as the row says; the next hand-out says it exactly."""
+    if deploy.handed_out_at is None:
+        return Phase.PREPARING
+    kept = (Phase.SOAKING, Phase.ROLLING_BACK, Phase.CANCELLING)
+    return Phase(deploy.phase) if deploy.phase in kept else Phase.DEPLOYING
+
+
 def _take(tx: Transaction, deploy: Deploy, identity: Identity) -> Deploy:
     if deploy.incarnation != identity.incarnation:
         at = tx.now()
         limit = timedelta(seconds=deploy.order_body["limits"]["deadline"])
         values: dict[str, Any] = {
             "state": State.PENDING,
-            "phase": Phase.PREPARING if deploy.handed_out_at is None else Phase.DEPLOYING,
+            "phase": _phase(deploy),
             "epoch": deploys.next_epoch(tx),
             "executor": identity.executor,
             "incarnation": identity.incarnation,
