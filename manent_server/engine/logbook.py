@@ -1,4 +1,4 @@
-"""The log of one run: lines come from hooks, leave redacted and in batches.
+"""The log of one run: blocks of lines come from hooks, leave redacted and in batches.
 
 Up to a limit everything is kept; past it the newest lines are kept in memory and written
 when their attempt ends, so that head and tail of a flood stay and the gap is named.
@@ -6,9 +6,10 @@ when their attempt ends, so that head and tail of a flood stay and the gap is na
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from datetime import timedelta
-from itertools import repeat
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
 
 from manent_server.engine.shop import Caps, Shop
 from manent_server.store import deploys, logs
@@ -17,19 +18,22 @@ from manent_server.store.logs import Chunk, Origin
 from manent_server.store.transaction import Transaction
 
 _EVERY = timedelta(milliseconds=200)
-_ROW = 32 * 1024
-_BATCH = 512 * 1024
-_MOST_WAITING = 500_000
-# What a kept line costs beside its characters.
-_LINE = 64
+_ROW: Final = 32 * 1024
+_BATCH: Final = 1024 * 1024
+_MOST_WAITING: Final = 32 * 1024 * 1024
+# What a kept block costs beside its characters.
+_BLOCK: Final = 128
 
 
-# One redacted line and where it came from; made by `zip`, a million of them in no time.
+# Redacted lines, joined by newlines, and where they came from.
 Entry = tuple[Origin, str]
 
 
 class Logbook:
-    """Collects the lines of one run and writes them in order under its epoch."""
+    """Collects the lines of one run and writes them in order under its epoch.
+
+    Lines stay joined all the way: nothing here is done for each of them.
+    """
 
     def __init__(self, shop: Shop, deploy: Deploy) -> None:
         self._shop = shop
@@ -51,30 +55,35 @@ class Logbook:
         self._thread = threading.Thread(target=self._loop, name=f"log {deploy.id}", daemon=True)
         self._thread.start()
 
-    def write(self, origin: Origin, texts: Sequence[str]) -> None:
-        """Take lines; they are stored within a second."""
-        lines = self._shop.redactor.redact_lines(texts)
+    def write(self, origin: Origin, text: str) -> None:
+        """Take lines, joined by newlines; they are stored within a second."""
+        block = self._shop.redactor.redact(text)
         self._wait_for_room()
         with self._lock:
-            fitting = self._fitting(lines)
-            self._pending.extend(zip(repeat(origin), lines[:fitting]))
-            if fitting < len(lines):
-                self._keep_last(origin, lines[fitting:])
+            head, rest = self._divided(block)
+            if head is not None:
+                self._pending.extend((origin, piece) for piece in _pieces(head))
+                self._size += len(head) + 1
+            if rest is not None:
+                self._keep_last(origin, rest)
             is_full = self._size > _BATCH
         if is_full:
             self._wake.set()
 
     def _wait_for_room(self) -> None:
         """Hold a flood back while the database does not keep up: lines cost memory here."""
-        while len(self._pending) > _MOST_WAITING and not self._closed.is_set():
+        while self._waiting() > _MOST_WAITING and not self._closed.is_set():
             self._wake.set()
             if self._closed.wait(_EVERY.total_seconds()) or self._is_stale:
                 return
 
+    def _waiting(self) -> int:
+        return self._size + _BLOCK * len(self._pending)
+
     def say(self, text: str, *, step: str | None = None) -> None:
         """A line of manent's own."""
         executor = self._shop.identity.executor
-        self.write(Origin(step, None, "manent", None, executor), [text])
+        self.write(Origin(step, None, "manent", None, executor), text)
 
     def flush(self) -> None:
         """Store what is there, the kept tail included."""
@@ -95,30 +104,34 @@ class Logbook:
         self._closed.set()
         self._wake.set()
 
-    def _fitting(self, lines: Sequence[str]) -> int:
-        """How many of the lines belong to the head; their size is counted as waiting."""
-        if self._tail:  # what comes later never overtakes
-            return 0
+    def _divided(self, block: str) -> tuple[str | None, str | None]:
+        """The lines of a block that belong to the head, and those that do not."""
+        if self._tail or self._dropped:  # what comes later never overtakes
+            return None, block
         room = self._head - self._written - self._size
-        total = _size(lines)
-        fitting = len(lines)
-        while total > room and fitting:
-            fitting -= 1
-            total -= len(lines[fitting]) + 1
-        self._size += total
-        return fitting
+        if len(block) < room:
+            return block, None
+        end = block.rfind("\n", 0, max(0, room))
+        return (block[:end], block[end + 1 :]) if end >= 0 else (None, block)
 
-    def _keep_last(self, origin: Origin, lines: Sequence[str]) -> None:
+    def _keep_last(self, origin: Origin, block: str) -> None:
         """Past the head only the newest lines are kept, within the tail's size."""
-        self._tail.extend(zip(repeat(origin), lines))
-        self._tail_size += _size(lines) + _LINE * len(lines)
+        self._tail.append((origin, block))
+        self._tail_size += len(block) + _BLOCK
         while self._tail_size > self._caps.tail:
-            self._tail_size -= len(self._tail.popleft()[1]) + 1 + _LINE
-            self._dropped += 1
+            source, oldest = self._tail.popleft()
+            excess = self._tail_size - self._caps.tail
+            self._tail_size -= len(oldest) + _BLOCK
+            cut = oldest.find("\n", excess) if excess < len(oldest) else -1
+            if cut < 0:
+                self._dropped += _count(oldest)
+                continue
+            left = oldest[cut + 1 :]
+            self._dropped += oldest.count("\n", 0, cut + 1)
+            self._tail.appendleft((source, left))
+            self._tail_size += len(left) + _BLOCK
 
     def _release_tail(self) -> None:
-        if not self._tail:
-            return
         if self._dropped:
             origin = Origin(None, None, "manent", "warning", self._shop.identity.executor)
             words = f"{self._dropped} lines are left out here: the log reached its limit"
@@ -160,7 +173,7 @@ class Logbook:
             row = deploys.read(tx, self._deploy.id)
             if first and row is not None and row.log_next > first[0]:
                 return True  # the answer to an earlier COMMIT was lost
-            chunks = _chunks(batch, tx)
+            chunks = _chunks(batch, tx.now())
             if not first and row is not None:
                 first.append(row.log_next)
             given = logs.append(tx, self._deploy.id, self._deploy.epoch, chunks)
@@ -183,24 +196,32 @@ class Logbook:
         logs.drop(tx, self._deploy.id, since=self._gap, before=given[0])
 
 
-def _chunks(batch: list[Entry], tx: Transaction) -> list[Chunk]:
-    at = tx.now()
+def _chunks(batch: list[Entry], at: datetime) -> list[Chunk]:
+    """A row for each block; small ones of one origin that follow each other share it."""
     chunks: list[Chunk] = []
-    lines: list[str] = []
-    origin: Origin | None = None
-    size = 0
-    for source, text in batch:
-        if origin is not None and (source != origin or size > _ROW):
-            chunks.append(Chunk(at, origin, lines))
-            lines, size = [], 0
-        origin = source
-        lines.append(text)
-        size += len(text) + 1
-    if origin is not None:
-        chunks.append(Chunk(at, origin, lines))
+    for origin, entries in groupby(batch, key=lambda entry: entry[0]):
+        row, size = list[str](), 0
+        for _, text in entries:
+            if row and size + len(text) > _ROW:
+                chunks.append(Chunk(at, origin, "\n".join(row)))
+                row, size = [], 0
+            row.append(text)
+            size += len(text) + 1
+        chunks.append(Chunk(at, origin, "\n".join(row)))
     return chunks
 
 
-def _size(lines: Sequence[str]) -> int:
-    """Characters with a newline each."""
-    return sum(map(len, lines)) + len(lines)
+def _pieces(block: str) -> Iterator[str]:
+    """The block in parts of about a row, cut between its lines."""
+    parts = max(1, round(len(block) / _ROW))
+    step = len(block) // parts
+    begin = 0
+    while parts > 1 and (end := block.find("\n", begin + step)) >= 0:
+        yield block[begin:end]
+        begin = end + 1
+    yield block[begin:]
+
+
+def _count(block: str) -> int:
+    """How many lines it has."""
+    return block.count("\n") + 1

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from manent_server.domain import retry
 from manent_server.domain.errors import ManentError, Unavailable
@@ -25,7 +24,7 @@ from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finis
 from manent_server.engine.run import LONG_WAIT, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.plugins import lockfile
-from manent_server.plugins.events import Event, Heartbeat, LogLine
+from manent_server.plugins.events import Event, Heartbeat
 from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, records, work
@@ -343,13 +342,12 @@ class _Listener:
         self._attempt = attempt
 
     def hear(self, events: Sequence[Event]) -> None:
-        for voice, same in groupby(events, key=_voice):
-            if voice is None:
-                for event in same:
-                    self._beat(cast(Heartbeat, event))
+        for event in events:
+            if isinstance(event, Heartbeat):
+                self._beat(event)
             else:
-                texts = [cast(LogLine, event).text for event in same]
-                self._run.logbook.write(self._origin(*voice), texts)
+                origin = self._origin(event.stream, event.level)
+                self._run.logbook.write(origin, event.text)
 
     def _origin(self, stream: str, level: str) -> Origin:
         executor = self._run.shop.identity.executor
@@ -391,8 +389,3 @@ def wake(tx: Transaction, run: Run, parked: Parked) -> None:
     # A cancel that came just now finds nobody to tell: it is looked at without the wait.
     at = tx.now() if row.cancel_requested_at is not None else parked.at
     records.wake(tx, row.id, at, parked.reason)
-
-
-def _voice(event: Event) -> tuple[str, str] | None:
-    """What lines have in common that are written as one; None for a heartbeat."""
-    return (event.stream, event.level) if isinstance(event, LogLine) else None

@@ -17,6 +17,11 @@ _PERCENT = re.compile(r"%[0-9A-F]{2}")
 # What encodeURIComponent and encodeURI of browsers leave alone.
 _COMPONENT = "!'()*~"
 _URI = ";,/?:@&=+$-_.!~*'()#"
+# Letters of logs, the most frequent first; what is not among them is rarer.
+_FREQUENT = ' 0123456789eatoinsrlcdumphfg.-:/bywv"=[]_k,EATIOSNRCLDxz'
+_SIGNS = 4
+_MOST_FORMS = 1000
+_LONG = 16
 
 
 def of_all(values: Iterable[str], *, shortest: int) -> set[str]:
@@ -44,6 +49,28 @@ def of(value: str) -> set[str]:
 def pattern(known: Iterable[str]) -> str:
     """A regular expression that matches the longest of the forms at any place."""
     return _branch(sorted(known)) if known else "(?!)"
+
+
+class Sieve:
+    """A quick look that tells of most long texts that none of the forms is in them.
+
+    Args:
+        known: The forms.
+    """
+
+    def __init__(self, known: Iterable[str]) -> None:
+        # A text that lacks a form's rarest letters is done with after a glance.
+        self._signs = [(form, sorted(set(form), key=_frequency)[:_SIGNS]) for form in known]
+
+    def may_catch(self, text: str) -> bool:
+        """False if no form is in the text; True if one may be."""
+        if not self._signs:
+            return False
+        if len(self._signs) > _MOST_FORMS or len(text) < _LONG * len(self._signs):
+            return True
+        return any(
+            all(sign in text for sign in signs) and form in text for form, signs in self._signs
+        )
 
 
 def open_end(text: str, known: Sequence[str], *, start: int) -> int:
@@ -142,3 +169,8 @@ def _aligned(raw: bytes, before: int) -> str:
     first = (before * 8 + 5) // 6
     last = (before + len(raw)) * 8 // 6
     return text[first:last]
+
+
+def _frequency(letter: str) -> int:
+    place = _FREQUENT.find(letter)
+    return -place if place >= 0 else -len(_FREQUENT)

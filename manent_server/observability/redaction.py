@@ -8,7 +8,7 @@ known as one (tokens of this server, private keys, passwords inside a URL) goes 
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from manent_server.domain.errors import Invalid
@@ -39,6 +39,7 @@ class Redactor:
         self._adding = threading.Lock()
         self._values: frozenset[str] = frozenset()
         self._forms: tuple[str, ...] = ()
+        self._sieve = forms.Sieve(())
         self._pattern = _NOTHING
         self.add(values)
 
@@ -62,20 +63,14 @@ class Redactor:
             self._values |= wanted
             self._forms = tuple(sorted(forms.of_all(self._values, shortest=MIN_LENGTH)))
             self._pattern = re.compile(forms.pattern(self._forms))
+            self._sieve = forms.Sieve(self._forms)
 
     def redact(self, text: str) -> str:
-        """The text with every secret in it replaced by `***`."""
-        found = self._pattern.sub(MASK, text)
+        """The text with every secret in it replaced by `***`; one of several lines becomes one."""
+        found = self._pattern.sub(MASK, text) if self._sieve.may_catch(text) else text
         if any(sign in found for sign in _SIGNS):
             return _LOOKS_SECRET.sub(_masked, found)
         return found
-
-    def redact_lines(self, lines: Sequence[str]) -> list[str]:
-        """The lines redacted; one of them that holds line breaks becomes several."""
-        whole = "\n".join(lines)
-        # Most have nothing to hide: one look at all is many times cheaper than one at each.
-        # As one text, since some secrets span lines; those become one.
-        return self.redact(whole).split("\n") if lines else []
 
     def redact_value(self, value: Any) -> Any:
         """A JSON value with its texts redacted, and whatever stands under a telling key."""

@@ -1,5 +1,6 @@
 """What a worker hears of a running hook."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 Stream = Literal["out", "err", "log"]
@@ -21,6 +22,22 @@ class LogLine(NamedTuple):
     at: float | None = None
 
 
+class LogBlock(NamedTuple):
+    """Consecutive lines of one stream, as they come: a flood is not taken apart on its way.
+
+    Attributes:
+        stream: As of a line.
+        level: As of a line.
+        text: One line or more, joined by newlines.
+        at: When the guard read them.
+    """
+
+    stream: Stream
+    level: str
+    text: str
+    at: float | None = None
+
+
 class Heartbeat(NamedTuple):
     """Progress of a hook.
 
@@ -33,7 +50,17 @@ class Heartbeat(NamedTuple):
     progress: Any
 
 
-Event = LogLine | Heartbeat
+Event = LogLine | LogBlock | Heartbeat
+
+
+def one_by_one(events: Iterable[Event]) -> Iterator[LogLine | Heartbeat]:
+    """The same with every block taken apart into its lines."""
+    for event in events:
+        if isinstance(event, LogBlock):
+            stream, level, text, at = event
+            yield from (LogLine(stream, level, line, at) for line in text.split("\n"))
+        else:
+            yield event
 
 
 def events_of(message: dict[str, Any]) -> list[Event]:
@@ -41,6 +68,5 @@ def events_of(message: dict[str, Any]) -> list[Event]:
     if message["type"] == "heartbeat":
         return [Heartbeat(message["checkpoint"], message["progress"])]
     if message["type"] == "lines":
-        stream, level, at = message["stream"], message["level"], message["at"]
-        return [LogLine(stream, level, text, at) for text in message["lines"]]
+        return [LogBlock(message["stream"], message["level"], message["text"], message["at"])]
     return []

@@ -1,4 +1,4 @@
-"""What a hook says, made bounded lines and passed on to the worker in batches."""
+"""What a hook says, made bounded lines and passed on to the worker in blocks."""
 
 import time
 from collections import deque
@@ -45,7 +45,8 @@ class Relay:
             self.flush()
             self._level = level
         if "\n" in text or len(text) * 4 > self._limit:
-            self._said += Lines(self._limit).feed(text.encode("utf-8", "replace") + b"\n")
+            block = Lines(self._limit).feed(text.encode("utf-8", "replace") + b"\n")
+            self._said.append(block or "")
         else:
             self._said.append(protocol.clean_text(text))
 
@@ -69,7 +70,7 @@ class Relay:
         """Pass on what was collected from one read."""
         if self._said:
             said, self._said = self._said, []
-            self._pass("log", self._level, said)
+            self._pass("log", self._level, "\n".join(said))
         if self._heartbeat is not None and (self._must_fit or not self._outbox.is_full):
             self._outbox.put(protocol.encode(self._heartbeat))
             self._heartbeat = None
@@ -86,33 +87,34 @@ class Relay:
         self.flush()
         self._catch_up()
 
-    def _pass(self, stream: str, level: str, lines: list[str]) -> None:
-        if not lines:
+    def _pass(self, stream: str, level: str, block: str | None) -> None:
+        if block is None:
             return
         if self._outbox.is_full and not self._must_fit:
-            total = len(self._held_back) + len(lines)
-            self._held_back.extend((stream, level, line) for line in lines[-_HELD_BACK:])
+            total = len(self._held_back) + block.count("\n") + 1
+            last = block.rsplit("\n", _HELD_BACK)[-_HELD_BACK:]
+            self._held_back.extend((stream, level, line) for line in last)
             self._dropped += total - len(self._held_back)
             return
         self._catch_up()
-        self._put(stream, level, lines)
+        self._put(stream, level, block)
 
     def _catch_up(self) -> None:
         """Name the gap, then pass on the lines that came last before there was room again."""
         if self._dropped:
             count, self._dropped = self._dropped, 0
             text = f"[{count} lines were dropped here: they came faster than they could be stored]"
-            self._put("log", "warning", [text])
+            self._put("log", "warning", text)
         held, self._held_back = self._held_back, deque(maxlen=_HELD_BACK)
         for (stream, level), lines in groupby(held, key=lambda line: line[:2]):
-            self._put(stream, level, [line[2] for line in lines])
+            self._put(stream, level, "\n".join(line[2] for line in lines))
 
-    def _put(self, stream: str, level: str, lines: list[str]) -> None:
+    def _put(self, stream: str, level: str, block: str) -> None:
         message = {
             "type": "lines",
             "stream": stream,
             "level": level,
             "at": time.time(),
-            "lines": lines,
+            "text": block,
         }
         self._outbox.put(protocol.encode(message))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from manent_server.plugins import launch, protocol
 from manent_server.plugins.call import GuardCall
-from manent_server.plugins.events import Event, events_of
+from manent_server.plugins.events import Event, events_of, one_by_one
 from manent_server.plugins.leash import Leash
 from manent_server.plugins.nursery import NoGuard, Nursery
 
@@ -151,7 +151,7 @@ class Runner:
         Args:
             call: What to run.
             on_event: Told each line and heartbeat.
-            on_events: Told them in batches, which is faster; either of the two.
+            on_events: Told them in blocks of lines, which is faster; either of the two.
         """
         hear = on_events or _one_by_one(on_event)
         try:
@@ -301,7 +301,7 @@ def _hook_line(call: HookCall) -> bytes:
 
 def _one_by_one(on_event: Callable[[Event], None] | None) -> Callable[[Sequence[Event]], None]:
     def hear(events: Sequence[Event]) -> None:
-        for event in events:
+        for event in one_by_one(events):
             if on_event is not None:
                 on_event(event)
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from manent_server.plugins.events import Event, LogLine
+from manent_server.plugins.events import Event, Heartbeat, LogLine, one_by_one
 from manent_server.plugins.host import Host, discover
 from manent_server.plugins.runner import HookCall, HookEnd, Runner
 
@@ -69,7 +69,7 @@ def _call(order: dict[str, Any], folder: Path) -> HookCall:
 
 def _run(runner: Runner, call: HookCall) -> None:
     def hear(events: Sequence[Event]) -> None:
-        for event in events:
+        for event in one_by_one(events):
             _say({"attempt": call.attempt_id, **_event(event)})
 
     with runner.place():
@@ -77,7 +77,7 @@ def _run(runner: Runner, call: HookCall) -> None:
     _say({"type": "end", "attempt": call.attempt_id, **_end(end)})
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _event(event: LogLine | Heartbeat) -> dict[str, Any]:
     kind = "line" if isinstance(event, LogLine) else "heartbeat"
     return {"type": kind, **event._asdict()}
 

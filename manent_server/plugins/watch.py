@@ -1,6 +1,7 @@
 """A guard's watch over its running hook, until nothing of it can act any more."""
 
 import contextlib
+import fcntl
 import math
 import os
 import select
@@ -22,6 +23,10 @@ HOLD_LIMIT: Final = 2.0
 _LOOK: Final = 1.0
 _SHORT_LOOK: Final = 0.02
 _CHUNK: Final = 65536
+_REST: Final = 0.002
+"""Seconds until a stream that was read empty is read again: a flood comes in large pieces."""
+_WIDE: Final = 1024 * 1024
+"""Bytes that fit into the pipe of a stream that was once found full."""
 
 
 class Line(Protocol):
@@ -78,6 +83,8 @@ class Watch:
         self._has_ended = False
         self._status = 0
         self._held = 0.0
+        self._rests_until = 0.0
+        self._widened: set[int] = set()
 
     def run(self) -> dict[str, Any]:
         """Watch until the tree is dead; return the `end` for the worker."""
@@ -249,8 +256,18 @@ class Watch:
             del self._outputs[descriptor]
             os.close(descriptor)
             return False
+        if len(chunk) < _CHUNK // 2:  # a full pipe has gaps: lines do not cross its pages
+            self._rests_until = protocol.boottime() + _REST
+        elif descriptor not in self._widened:
+            self._widen(descriptor)
         self._relay.output(self._outputs[descriptor], chunk)
         return True
+
+    def _widen(self, descriptor: int) -> None:
+        """Let more fit into the pipe; what the kernel refuses was only faster."""
+        self._widened.add(descriptor)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _WIDE)
 
     def _drain_outputs(self) -> None:
         """Read what was printed before the end; a service may hold the pipe open and go on."""
@@ -291,7 +308,8 @@ class Watch:
             if not outbox.is_empty and not outbox.is_broken:
                 wanted[outbox.descriptor] = select.POLLOUT
         if not is_held:
-            wanted |= dict.fromkeys(self._outputs, select.POLLIN)
+            if self._rests_until <= protocol.boottime():
+                wanted |= dict.fromkeys(self._outputs, select.POLLIN)
             if not self._from_hook.is_ended:
                 wanted[self._from_hook.descriptor] = select.POLLIN
         return wanted
@@ -301,6 +319,8 @@ class Watch:
         now = protocol.boottime()
         ends = [self._ends_at if self._end is None else None, self._lease_until, self._kill_at]
         waits = [_LOOK, *(end - now for end in ends if end is not None)]
+        if now < self._rests_until:
+            waits.append(self._rests_until - now)
         if is_held or self._has_ended:
             waits.append(_SHORT_LOOK)
         return max(0.0, min(waits))
@@ -322,6 +342,9 @@ class Watch:
         elif descriptor == self._to_hook.descriptor:
             self._to_hook.flush()
         elif descriptor == self._from_hook.descriptor:
+            # What was printed before these words stands before them.
+            for printed in list(self._outputs):
+                self._read_output(printed)
             self._hear_hook()
         elif descriptor in self._outputs:
             self._read_output(descriptor)

@@ -28,11 +28,16 @@ class Origin:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive lines of one origin, without their line ends."""
+    """Consecutive lines of one origin, joined by newlines."""
 
     at: datetime
     origin: Origin
-    lines: Sequence[str]
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """How many they are."""
+        return self.text.count("\n") + 1
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,9 @@ def append(
         First number given and first number not given, or None if another epoch owns the log.
     """
     d = tx.tables.deploys
-    lines = sum(len(chunk.lines) for chunk in chunks)
-    texts = [text("\n".join(chunk.lines)) for chunk in chunks]
-    size = sum(len(joined) for joined in texts)
+    counts = [chunk.lines for chunk in chunks]
+    lines = sum(counts)
+    size = sum(len(chunk.text) for chunk in chunks)
     # The log of a deploy that has ended is closed: its readers were told so.
     owner = [d.c.id == deploy, d.c.ended_at.is_(None)]
     owner += [d.c.epoch == epoch] if epoch is not None else []
@@ -76,27 +81,27 @@ def append(
         return None
     sequence = after - lines
     rows = []
-    for chunk, joined in zip(chunks, texts, strict=True):
-        rows.append(_row(deploy, sequence, chunk, joined))
-        sequence += len(chunk.lines)
+    for chunk, count in zip(chunks, counts, strict=True):
+        rows.append(_row(deploy, sequence, chunk, count))
+        sequence += count
     if rows:
         tx.connection.execute(tx.tables.logs.insert(), rows)
     return after - lines, after
 
 
-def _row(deploy: str, sequence: int, chunk: Chunk, joined: str) -> dict[str, Any]:
+def _row(deploy: str, sequence: int, chunk: Chunk, count: int) -> dict[str, Any]:
     origin = chunk.origin
     return {
         "deploy": deploy,
         "sequence": sequence,
-        "lines": len(chunk.lines),
-        "size": len(joined),
+        "lines": count,
+        "size": len(chunk.text),
         "at": chunk.at,
         "step": origin.step,
         "attempt": origin.attempt,
         "stream": origin.stream,
         "level": origin.level,
-        "text": joined,
+        "text": text(chunk.text),
         "executor": origin.executor,
     }
 

@@ -101,7 +101,7 @@ def deploy(core: Core) -> str:
 
 def test_lines_are_numbered_from_one(core: Core, deploy: str):
     at = core.at()
-    chunks = [Chunk(at, OUT, ["a", "b"]), Chunk(at, ERR, [""]), Chunk(at, OUT, ["c"])]
+    chunks = [Chunk(at, OUT, "a\nb"), Chunk(at, ERR, ""), Chunk(at, OUT, "c")]
     assert write(core, deploy, None, *chunks) == (1, 5)
     found = [(line.sequence, line.text, line.origin.stream) for line in lines(core, deploy)]
     assert found == [(1, "a", "out"), (2, "b", "out"), (3, "", "err"), (4, "c", "out")]
@@ -114,7 +114,7 @@ def test_a_log_read_in_pieces_is_the_log(core: Core, deploy: str, limit: int, si
     said = [f"{number:03}" for number in range(40)]
     at = core.at()
     for begin, end in ((0, 1), (1, 9), (9, 10), (10, 40)):
-        write(core, deploy, None, Chunk(at, OUT, said[begin:end]))
+        write(core, deploy, None, Chunk(at, OUT, "\n".join(said[begin:end])))
     found, after = list[str](), 0
     while piece := lines(core, deploy, after, limit, size):
         assert len(piece) <= limit
@@ -126,7 +126,7 @@ def test_a_log_read_in_pieces_is_the_log(core: Core, deploy: str, limit: int, si
 
 def test_a_log_ends_where_it_ends(core: Core, deploy: str):
     assert lines(core, deploy) == []
-    write(core, deploy, None, Chunk(core.at(), OUT, ["a", "b"]))
+    write(core, deploy, None, Chunk(core.at(), OUT, "a\nb"))
     assert lines(core, deploy, after=2) == []
     assert lines(core, deploy, after=99) == []
     assert lines(core, "0" * 20) == []
@@ -135,8 +135,8 @@ def test_a_log_ends_where_it_ends(core: Core, deploy: str):
 def test_a_writer_of_an_older_epoch_writes_nothing(core: Core, deploy: str):
     """I2"""
     epoch = core.deploy(deploy).epoch
-    assert write(core, deploy, epoch, Chunk(core.at(), OUT, ["mine"])) == (1, 2)
-    assert write(core, deploy, epoch - 1, Chunk(core.at(), OUT, ["late"])) is None
+    assert write(core, deploy, epoch, Chunk(core.at(), OUT, "mine")) == (1, 2)
+    assert write(core, deploy, epoch - 1, Chunk(core.at(), OUT, "late")) is None
     assert [line.text for line in lines(core, deploy)] == ["mine"]
     assert core.deploy(deploy).log_next == 2
 
@@ -148,7 +148,9 @@ def test_two_writers_of_different_epochs_leave_no_hole(core: Core, deploy: str):
 
     def go(mine: int) -> None:
         for number in range(8):
-            given.append(write(core, deploy, mine, Chunk(at, OUT, [f"{mine} {number}"] * 3)))
+            given.append(
+                write(core, deploy, mine, Chunk(at, OUT, "\n".join([f"{mine} {number}"] * 3)))
+            )
 
     threads = [threading.Thread(target=go, args=(epoch + add,)) for add in (0, 1)]
     for thread in threads:
@@ -165,13 +167,13 @@ def test_two_writers_of_different_epochs_leave_no_hole(core: Core, deploy: str):
 
 
 def test_what_no_database_takes_is_replaced(core: Core, deploy: str):
-    write(core, deploy, None, Chunk(core.at(), OUT, ["a\x00b", "\ud800"]))
+    write(core, deploy, None, Chunk(core.at(), OUT, "a\x00b\n\ud800"))
     assert [line.text for line in lines(core, deploy)] == ["a\ufffdb", "\ufffd"]
 
 
 def test_the_middle_of_a_log_can_go(core: Core, deploy: str):
     for number in range(5):
-        write(core, deploy, None, Chunk(core.at(), OUT, [f"{number}"] * 2))
+        write(core, deploy, None, Chunk(core.at(), OUT, f"{number}\n{number}"))
     with core.store.write() as tx:
         assert logs.drop(tx, deploy, since=3, before=8) == 4
     assert [line.sequence for line in lines(core, deploy)] == [1, 2, 7, 8, 9, 10]

@@ -7,10 +7,9 @@ from manent_server.plugins.lines import Lines
 
 def read(data: bytes, limit: int = 1000, *, pieces: int = 1) -> list[str]:
     lines = Lines(limit)
-    found: list[str] = []
-    for start in range(0, len(data), pieces):
-        found += lines.feed(data[start : start + pieces])
-    return found + lines.end()
+    blocks = [lines.feed(data[at : at + pieces]) for at in range(0, len(data), pieces)]
+    blocks.append(lines.end())
+    return [line for block in blocks if block is not None for line in block.split("\n")]
 
 
 @given(st.binary(max_size=200), st.integers(1, 50), st.integers(1, 60))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.plugins.events import Heartbeat, LogLine, events_of
+from manent_server.plugins.events import Heartbeat, LogLine, events_of, one_by_one
 from manent_server.plugins.outbox import Inbox, Outbox
 from manent_server.plugins.relay import Relay
 
@@ -27,7 +27,8 @@ class Wire:
         return found
 
     def events(self) -> list[Any]:
-        return [event for message in self.messages() for event in events_of(message)]
+        said = [event for message in self.messages() for event in events_of(message)]
+        return list(one_by_one(said))
 
     def texts(self) -> list[str]:
         return [event.text for event in self.events()]
@@ -98,7 +99,7 @@ def test_the_last_lines_always_fit(narrow: Wire) -> None:
     narrow.relay.close()
     drained: list[str] = []
     while lines := narrow._inbox.read():
-        drained += [json.loads(line)["lines"][0] for line in lines if line.startswith(b'{"')]
+        drained += [json.loads(line)["text"] for line in lines if line.startswith(b'{"')]
         narrow.outbox.flush()
     assert drained[-2:] == ["why", "last"]
 
