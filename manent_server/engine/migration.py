@@ -10,6 +10,7 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from typing import IO, Any, Final
 
 import sqlalchemy as sa
 
-from manent_server.domain.errors import StartRefused, Unavailable
+from manent_server.domain.errors import ConfigurationError, StartRefused, Unavailable
 from manent_server.store.engine import Engines, connect
 from manent_server.store.migrate import Library
 from manent_server.store.repeat import NotAnswered, is_transient
@@ -28,6 +29,8 @@ from manent_server.store.repeat import NotAnswered, is_transient
 _CHILD: Final = "manent_server.engine.migration"
 _NAME: Final = "manent-migration"
 _FAILED: Final = 1
+_NEWER_PYTHON: Final = (3, 12)
+_NEWER_SQLITE: Final = (3, 42)
 _ORPHANED: Final = 70
 _TRY_AGAIN: Final = 75
 _LOOK: Final = 0.1
@@ -40,6 +43,8 @@ def library() -> Library:
 
 
 def _migrate(engines: Engines, stop: Callable[[], bool]) -> None:
+    if engines.dialect == "sqlite":
+        demand_sqlite(sys.version_info[:2], sqlite3.sqlite_version_info)
     order = {"url": engines.dbos.url.render_as_string(hide_password=False)}
     with tempfile.TemporaryFile() as said:
         # -P: nothing in the current folder may stand in for a module.
@@ -55,6 +60,20 @@ def _migrate(engines: Engines, stop: Callable[[], bool]) -> None:
             finally:
                 child.kill()
         _judge(child.returncode, said)
+
+
+def demand_sqlite(python: tuple[int, ...], library: tuple[int, ...]) -> None:
+    """DBOS uses fractions of seconds from Python 3.12 on, which older libraries do not know.
+
+    Raises:
+        ConfigurationError: This Python comes with too old a one.
+    """
+    if python >= _NEWER_PYTHON and library < _NEWER_SQLITE:
+        has, needs = (".".join(map(str, version)) for version in (library, _NEWER_SQLITE))
+        raise ConfigurationError(
+            f"database.url: this Python has SQLite {has}; from Python 3.12 on {needs} is needed",
+            next="use Postgres, Python 3.11, or a Python built with a newer SQLite",
+        )
 
 
 def _follow(child: subprocess.Popen[bytes], order: str, stop: Callable[[], bool]) -> None:

@@ -44,7 +44,9 @@ def value(variable: Variable, environ: Mapping[str, str]) -> str:
     """
     found = environ.get(variable.name)
     if found is None:
-        raise ValueError(f"${{{variable.name}}} is not set in the environment")
+        raise ValueError(
+            f"${{{variable.name}}} is not set in the environment; a $ itself is written $$"
+        )
     if _UNSTORABLE.search(found):
         raise ValueError(f"${{{variable.name}}} is not UTF-8 text")
     return found

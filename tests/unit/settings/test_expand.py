@@ -43,7 +43,9 @@ def test_a_missing_name_stops_the_start(errors: Errors) -> None:
     """B118: `${MISSING}` is an error with its line."""
     [found] = errors("server:\n  url: http://${MISSING}")
     assert (found["line"], found["path"]) == (2, "server.url")
-    assert found["message"] == "${MISSING} is not set in the environment"
+    assert found["message"] == (
+        "${MISSING} is not set in the environment; a $ itself is written $$"
+    )
 
 
 def test_every_missing_name_is_found_in_one_run(errors: Errors) -> None:
