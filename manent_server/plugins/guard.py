@@ -85,7 +85,7 @@ def _rehearse() -> None:
     call = GuardCall("", "", "", None, None, 0.0, 0.0, "", "/", 0)
     outbox.put(call.line())
     for line in inbox.read():
-        protocol.decode(line)
+        protocol.decode_with_text(line)
     inbox.close()
     outbox.close()
 

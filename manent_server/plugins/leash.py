@@ -48,7 +48,7 @@ class Leash:
         while not self._inbox.is_ended:
             self._await()
             for line in self._inbox.read():
-                yield protocol.decode(line)
+                yield protocol.decode_with_text(line)
 
     def close(self) -> None:
         """Let go: a guard that runs a hook kills it."""

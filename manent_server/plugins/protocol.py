@@ -34,6 +34,29 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
+def encode_with_text(message: dict[str, Any], text: str) -> bytes:
+    """One line that carries a long text beside its message; only a guard sends such.
+
+    The text goes as it is, not as JSON, which would cost a flood more than anything else. It has
+    no NUL: newlines travel as NUL, so that no text can break the framing.
+    """
+    body = text.encode("utf-8", "replace").replace(b"\n", b"\0")
+    return b"%b\0%b\n" % (encode(message)[:-1], body)
+
+
+def decode_with_text(line: bytes) -> dict[str, Any]:
+    """The message of a guard's line; what it carries beside stands under `text`.
+
+    Raises:
+        Nonsense: It is not an object with a `type`.
+    """
+    head, mark, text = line.partition(b"\0")
+    message = decode(head)
+    if mark:
+        message["text"] = text.replace(b"\0", b"\n").decode("utf-8", "replace")
+    return message
+
+
 def decode(line: bytes) -> dict[str, Any]:
     """The message of one line, with what no database stores replaced.
 

@@ -115,6 +115,5 @@ class Relay:
             "stream": stream,
             "level": level,
             "at": time.time(),
-            "text": block,
         }
-        self._outbox.put(protocol.encode(message))
+        self._outbox.put(protocol.encode_with_text(message, block))

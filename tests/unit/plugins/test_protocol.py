@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from manent_server.plugins import answers, protocol
 
@@ -8,6 +10,18 @@ def test_a_message_survives_the_line() -> None:
     line = protocol.encode(message)
     assert line.count(b"\n") == 1
     assert protocol.decode(line) == {"type": "log", "text": "ä\n\U0001f600"}
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
+def test_a_long_text_survives_beside_its_message(text: str) -> None:
+    line = protocol.encode_with_text({"type": "lines", "level": "\0"}, text)
+    assert line.index(b"\n") == len(line) - 1
+    decoded = protocol.decode_with_text(line[:-1])
+    assert decoded == {"type": "lines", "level": "\ufffd", "text": text}
+
+
+def test_a_message_without_a_text_has_none() -> None:
+    assert protocol.decode_with_text(protocol.encode({"type": "exit"})) == {"type": "exit"}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from manent_server.plugins import protocol
 from manent_server.plugins.events import Heartbeat, LogLine, events_of, one_by_one
 from manent_server.plugins.outbox import Inbox, Outbox
 from manent_server.plugins.relay import Relay
@@ -22,7 +22,7 @@ class Wire:
     def messages(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         while lines := self._inbox.read():
-            found += [json.loads(line) for line in lines]
+            found += [protocol.decode_with_text(line) for line in lines]
             self.outbox.flush()
         return found
 
@@ -99,7 +99,8 @@ def test_the_last_lines_always_fit(narrow: Wire) -> None:
     narrow.relay.close()
     drained: list[str] = []
     while lines := narrow._inbox.read():
-        drained += [json.loads(line)["text"] for line in lines if line.startswith(b'{"')]
+        said = [line for line in lines if line.startswith(b'{"')]
+        drained += [protocol.decode_with_text(line)["text"] for line in said]
         narrow.outbox.flush()
     assert drained[-2:] == ["why", "last"]
 
