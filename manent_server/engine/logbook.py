@@ -137,7 +137,8 @@ class Logbook:
             words = f"{self._dropped} lines are left out here: the log reached its limit"
             self._pending.append((origin, words))
             self._shop.metrics.log_lines_dropped(self._dropped)
-        self._pending.extend(self._tail)
+        for origin, block in self._tail:
+            self._pending.extend((origin, piece) for piece in _pieces(block))
         self._tail.clear()
         self._tail_size = self._dropped = 0
 
