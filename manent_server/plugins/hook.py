@@ -26,9 +26,13 @@ class Hooks:
     Args:
         targets: The plugins that could be loaded, by name.
         broken: Why the others could not.
+        folder: The one the server was started in.
     """
 
-    def __init__(self, targets: Mapping[str, Target], broken: Mapping[str, str]) -> None:
+    def __init__(
+        self, targets: Mapping[str, Target], broken: Mapping[str, str], *, folder: Path
+    ) -> None:
+        self._folder = folder
         self._targets = targets
         self._broken = broken
 
@@ -68,7 +72,9 @@ class Hooks:
         if not channel.is_owner():
             raise PermanentFailure("the lease was over", code="lease_ended")
         target = self._targets[call.plugin]
-        context = context_of(message["context"], target=target, channel=channel)
+        context = context_of(
+            message["context"], target=target, channel=channel, folder=self._folder
+        )
         outputs = target.run(call.hook, context)
         answer = {"type": "result", "outputs": outputs}
         protocol.encode(answer)
@@ -151,7 +157,9 @@ class HookChannel:
                     self._is_cancelled = True
 
 
-def context_of(values: Mapping[str, Any], *, target: Target, channel: HookChannel) -> Context:
+def context_of(
+    values: Mapping[str, Any], *, target: Target, channel: HookChannel, folder: Path
+) -> Context:
     """The typed context of a call."""
     artifact, previous = values.get("artifact"), values.get("previous")
     return Context(
@@ -174,6 +182,7 @@ def context_of(values: Mapping[str, Any], *, target: Target, channel: HookChanne
         checkpoint=values.get("checkpoint"),
         completed=tuple(values.get("completed") or ()),
         workdir=Path.cwd(),
+        folder=folder,
         log=Log(channel),
         channel=channel,
     )

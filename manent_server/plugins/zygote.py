@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from manent_server.plugins import discovery, guard, kernel, processes, protocol
@@ -144,7 +145,12 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     control.send(protocol.encode(_ready(found)))
-    Zygote(control, Hooks(found.targets, found.broken)).run()
+    Zygote(control, Hooks(found.targets, found.broken, folder=_folder())).run()
+
+
+def _folder() -> Path:
+    """The current folder, which is the worker's; a name for it even when it was removed."""
+    return Path("/proc/self/cwd").readlink()
 
 
 def _become_deaf() -> None:

@@ -104,6 +104,7 @@ class Context:
         checkpoint: The newest checkpoint an earlier attempt reported; None when there is none.
         completed: Names of the steps of this deploy that are already finished.
         workdir: A directory of this attempt alone; also the current directory.
+        folder: The folder the server was started in, where relative paths of options begin.
         log: Where to say what happens.
     """
 
@@ -126,6 +127,7 @@ class Context:
     checkpoint: Any
     completed: tuple[str, ...]
     workdir: Path
+    folder: Path
     log: Log
     channel: Channel
 

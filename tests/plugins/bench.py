@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from manent_server.plugins import processes
 from manent_server.plugins.events import Event, Heartbeat, LogLine
@@ -104,15 +105,14 @@ class Bench:
             line_limit=settings.pop("line_limit", 16384),
             **settings,
         )
-        self._count = 0
         self.runner.start()
 
     def lock_file(self, attempt: str) -> Path:
         return self.folder / "locks" / attempt
 
     def start(self, do: str = "nothing", *, hook: str = "deploy", **more: Any) -> Running:
-        self._count += 1
-        attempt = more.pop("attempt", f"attempt-{self._count}")
+        # Unique on the machine: processes are found, and killed, by the id of their attempt.
+        attempt = more.pop("attempt", None) or f"attempt-{uuid4().hex}"
         settings = {
             "plugin": "probe",
             "timeout": timedelta(seconds=30),

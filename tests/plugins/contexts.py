@@ -57,6 +57,7 @@ def context(workdir: Path, options: Any, heard: Heard | None = None, **values: A
         "epoch": 7,
         "checkpoint": None,
         "completed": (),
+        "folder": Path.cwd(),
         **values,
     }
     return Context(options=options, workdir=workdir, log=Log(heard), channel=heard, **given)

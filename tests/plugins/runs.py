@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from manent_server.plugins.events import Event, Heartbeat, LogLine
 from manent_server.plugins.runner import HookCall, HookEnd, Runner
@@ -73,7 +74,8 @@ class Hooks:
         }
         timeout = values.pop("timeout", timedelta(seconds=30))
         return HookCall(
-            attempt_id=f"attempt-{number}",
+            # Unique on the machine: processes are found, and killed, by the id of their attempt.
+            attempt_id=f"attempt-{uuid4().hex}",
             plugin=plugin,
             hook=hook,
             context={**given, **values},

@@ -104,7 +104,7 @@ def test_exit_codes_become_ends(run: Hooks, code: str, end: tuple[object, ...]) 
     assert (ran.end.result, ran.end.retryable, ran.end.retry_after) == end
 
 
-def test_a_cancelled_program_ends_and_is_known_dead(run: Hooks, tmp_path: Path) -> None:
+def test_sigterm_reaches_the_program_and_its_end_is_waited_for(run: Hooks, tmp_path: Path) -> None:
     code = (
         "import os, pathlib, signal, sys, time\n"
         f"mark = pathlib.Path({str(tmp_path)!r})\n"
@@ -121,6 +121,7 @@ def test_a_cancelled_program_ends_and_is_known_dead(run: Hooks, tmp_path: Path) 
     wait_for(tmp_path / "ready")
     run.runner.cancel(call.attempt_id, reason="cancelled", grace=timedelta(seconds=5))
     running.join()
+    assert (tmp_path / "tidied").exists()
     assert [(end.result, end.is_dead) for end in ends] == [("cancelled", True)]
 
 
@@ -145,7 +146,7 @@ def test_the_whole_tree_is_gone_after_a_cancel(run: Hooks, tmp_path: Path) -> No
 
 
 def test_a_relative_program_lies_in_the_servers_own_folder(
-    run: Hooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()
@@ -153,11 +154,12 @@ def test_a_relative_program_lies_in_the_servers_own_folder(
         script = tmp_path / name
         script.write_text(f"#!/bin/sh\necho {name}\n")
         script.chmod(0o755)
-    ran = run.call("command", "deploy", {"deploy": ["./deploy"]})
-    assert ran.lines("out") == ["deploy"]
-    ran = run.call("command", "deploy", {"deploy": ["./deploy"], "directory": "bin"})
-    assert ran.lines("out") == ["bin/deploy"]
-    ran = run.call("command", "deploy", {"deploy": ["./absent"]})
+    with hooks(tmp_path / "runner") as own:
+        ran = own.call("command", "deploy", {"deploy": ["./deploy"]})
+        assert ran.lines("out") == ["deploy"]
+        ran = own.call("command", "deploy", {"deploy": ["./deploy"], "directory": "bin"})
+        assert ran.lines("out") == ["bin/deploy"]
+        ran = own.call("command", "deploy", {"deploy": ["./absent"]})
     assert ran.end.error is not None
     assert str(tmp_path) in ran.end.error["message"]
     assert not ran.end.retryable

@@ -26,7 +26,6 @@ from manent_server.sdk import (
 _DONE = 0
 _PERMANENT = 65
 _LATER = 75
-_UP_TO_SERVER = 3
 _CHECKPOINT_LIMIT = 64 * 1024
 _RETRY_AFTER = re.compile(r"retry_after=((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -106,17 +105,7 @@ def _folder(context: Context) -> Path:
     """Where `./deploy` lies: in an unpacked artifact, else where the options or the server say."""
     if context.artifact is not None and context.artifact.path.is_dir():
         return context.artifact.path
-    directory = Path(context.options.directory or "")
-    return directory if directory.is_absolute() else _server_folder() / directory
-
-
-def _server_folder() -> Path:
-    """The current folder of the server, which started the zygote, which forked our guard."""
-    pid = os.getpid()
-    for _ in range(_UP_TO_SERVER):
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
-    return Path(f"/proc/{pid}/cwd").resolve(strict=True)
+    return context.folder / (context.options.directory or "")
 
 
 def _environment(context: Context) -> dict[str, str]:

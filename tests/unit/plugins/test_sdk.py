@@ -52,7 +52,8 @@ def context(channel: Channel) -> Context:
         deploy="d1", kind="deploy", application="shop", environment="staging", target="host",
         options={}, version="v2", from_version="v1", artifact=None, configuration={}, secrets={},
         previous=None, outputs={}, idempotency_key="d1/deploy/1", attempt=1, epoch=7,
-        checkpoint=None, completed=(), workdir=Path("/"), log=Log(channel), channel=channel,
+        checkpoint=None, completed=(), workdir=Path("/"), folder=Path("/"),
+        log=Log(channel), channel=channel,
     )  # fmt: skip
 
 
