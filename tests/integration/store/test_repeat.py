@@ -16,8 +16,8 @@ from manent_server.store.engine import Engines, connect, dispose
 from manent_server.store.transaction import Store, Transaction
 from tests.integration.store import rows
 from tests.integration.store.conftest import STALE_AFTER, with_tables
-from tests.integration.store.proxy import Proxy
 from tests.rig.postgres import Postgres
+from tests.rig.proxy import Proxy
 
 postgres_only = pytest.mark.postgres
 

@@ -1,0 +1,133 @@
+"""A TCP proxy before a server: it cuts off, holds back, or loses the answer of a COMMIT.
+
+Give one worker the proxy's address and it alone can be parted from its database.
+"""
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+import sqlalchemy as sa
+
+_CHUNK = 65536
+
+
+class Proxy:
+    """Forwards every connection to a port of this host, until told otherwise.
+
+    Args:
+        target: The server's port.
+    """
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._is_armed = threading.Event()
+        self._flows = threading.Event()
+        self._flows.set()
+        self._is_refusing = False
+        self._lock = threading.Lock()
+        self._ends: set[socket.socket] = set()
+        self.lost = 0
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def url(self, database_url: str) -> str:
+        """The same database, reached through here."""
+        url = sa.make_url(database_url).set(host="127.0.0.1", port=self.port)
+        return url.render_as_string(hide_password=False)
+
+    def lose_next_commit(self) -> None:
+        """Cut one connection off after its COMMIT has arrived; `lost` counts them."""
+        self._is_armed.set()
+
+    def stall(self) -> None:
+        """Hold everything back, as a network that drops every packet; new connections hang.
+
+        What was sent meanwhile arrives after `restore`, unless its sender has given up.
+        """
+        self._flows.clear()
+
+    def cut(self) -> None:
+        """End every connection and take no new one, as a host that is unreachable by its rules."""
+        self._is_refusing = True
+        with self._lock:
+            ends = list(self._ends)
+        for end in ends:
+            _shut(end)
+        self._flows.set()
+
+    def restore(self) -> None:
+        """Forward again."""
+        self._is_refusing = False
+        self._flows.set()
+
+    def connections(self) -> int:
+        """How many connections are forwarded now."""
+        with self._lock:
+            return len(self._ends) // 2
+
+    def close(self) -> None:
+        """End everything."""
+        self.cut()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._forward, args=(client,), daemon=True).start()
+
+    def _forward(self, client: socket.socket) -> None:
+        self._flows.wait()
+        if self._is_refusing:
+            client.close()
+            return
+        try:
+            server = socket.create_connection(("127.0.0.1", self._target))
+        except OSError:  # the server is down: its clients see that the connection ends
+            client.close()
+            return
+        with self._lock:
+            self._ends |= {client, server}
+        is_cut = threading.Event()
+        to_server = threading.Thread(
+            target=self._pump, args=(client, server, is_cut), kwargs={"watches": True}, daemon=True
+        )
+        to_server.start()
+        self._pump(server, client, is_cut, watches=False)
+        to_server.join()
+        with self._lock:
+            self._ends -= {client, server}
+        client.close()
+        server.close()
+
+    def _pump(
+        self, source: socket.socket, sink: socket.socket, is_cut: Any, *, watches: bool
+    ) -> None:
+        """Pass one direction on; the one that `watches` looks for the COMMIT to lose."""
+        try:
+            while data := source.recv(_CHUNK):
+                self._flows.wait()
+                if watches and b"COMMIT" in data and self._is_armed.is_set():
+                    self._is_armed.clear()
+                    is_cut.set()
+                elif not watches and is_cut.is_set():
+                    self.lost += 1
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            _shut(source)
+            _shut(sink)
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
