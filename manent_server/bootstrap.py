@@ -126,7 +126,8 @@ def open_house(path: Path, environ: Mapping[str, str]) -> House:
         redactor.add([password])
     log.configure(settings.server.log.level, settings.server.log.format, redactor)
     store = Store(engines)
-    dispatcher = Dispatcher(engines)
+    stale_after = settings.recovery.stale_after
+    dispatcher = Dispatcher(engines, stale_after=stale_after)
     return House(
         settings=settings,
         host=host,
@@ -134,7 +135,7 @@ def open_house(path: Path, environ: Mapping[str, str]) -> House:
         engines=engines,
         store=store,
         dispatcher=dispatcher,
-        admission=Admission(store, dispatcher, stale_after=settings.recovery.stale_after),
+        admission=Admission(store, dispatcher, stale_after=stale_after),
         redactor=redactor,
         metrics=Metrics(),
     )

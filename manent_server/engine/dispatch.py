@@ -1,11 +1,13 @@
 """Dispatch: hand a deploy to the engine's queue, in the transaction that decides it."""
 
+from datetime import timedelta
+
 import sqlalchemy as sa
 from dbos import DBOSClient, EnqueueOptions, WorkflowSerializationFormat
 
 from manent_server.domain.deploy import Phase, State
-from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.store import deploys
+from manent_server.engine.version import WORKFLOW_VERSION, newest
+from manent_server.store import deploys, workers
 from manent_server.store.deploys import Deploy, EndedDeploy
 from manent_server.store.engine import Engines
 from manent_server.store.transaction import Transaction
@@ -20,9 +22,10 @@ def workflow_id(deploy: str, number: int) -> str:
 
 
 class Dispatcher:
-    """Enqueues dispatches; needs no worker."""
+    """Enqueues dispatches; needs no worker in this process."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: Engines, *, stale_after: timedelta) -> None:
+        self._stale_after = stale_after
         self.client = DBOSClient(
             system_database_engine=engines.dbos,
             application_name=APPLICATION,
@@ -38,33 +41,55 @@ class Dispatcher:
         *,
         state: State = State.ENQUEUED,
         phase: Phase = Phase.DISPATCHED,
+        version: str | None = None,
     ) -> int:
         """Start a deploy anew: the next dispatch number, a new epoch, nobody's until its prelude.
+
+        Args:
+            tx: The deciding transaction.
+            deploy: Its id.
+            state: What it is until its prelude.
+            phase: What it is doing until then.
+            version: The workflow version it is stamped with if it never ran; chosen here from
+                the live workers unless the caller has done so.
 
         Raises:
             EndedDeploy: The deploy has ended; it is never started again.
         """
-        number, pool, version = self._next(tx, deploy, state, phase)
+        number, pool, stamped = self._next(
+            tx, deploy, state=state, phase=phase, stamp=version or self._stamp(tx, deploy)
+        )
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": pool,
             "workflow_id": workflow_id(deploy, number),
             "workflow_id_reuse_policy": "reject",
-            "app_version": version,
+            "app_version": stamped,
             "application_name": APPLICATION,
             "serialization_type": WorkflowSerializationFormat.PORTABLE,
         }
         self.client.enqueue_in_transaction(tx.connection, options, deploy, number)
         return number
 
+    def _stamp(self, tx: Transaction, deploy: str) -> str:
+        """The newest version a live worker of the pool can run it by, if it never ran."""
+        row = deploys.read(tx, deploy)
+        if row is None or not row.is_live:
+            raise EndedDeploy(deploy)
+        if row.started_at is not None and row.workflow_version is not None:
+            return row.workflow_version
+        crew = workers.offering(tx, pool=row.pool, stale_after=self._stale_after, at=tx.now())
+        found = newest(crew, shape=row.order_shape, plugin=row.order_body["plugin"])
+        return found or row.workflow_version or WORKFLOW_VERSION
+
     def _next(
-        self, tx: Transaction, deploy: str, state: State, phase: Phase
+        self, tx: Transaction, deploy: str, *, state: State, phase: Phase, stamp: str
     ) -> tuple[int, str, str]:
         d = tx.tables.deploys
         # A deploy that ran keeps the version it began with; one that never did is stamped anew.
         version = sa.case(
-            (d.c.started_at.is_not(None), sa.func.coalesce(d.c.workflow_version, WORKFLOW_VERSION)),
-            else_=WORKFLOW_VERSION,
+            (d.c.started_at.is_not(None), sa.func.coalesce(d.c.workflow_version, stamp)),
+            else_=stamp,
         )
         row = tx.connection.execute(
             sa.update(d)

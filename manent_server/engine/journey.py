@@ -51,6 +51,7 @@ class Journey:
                 shop.identity,
                 is_draining=draining,
                 plugins=shop.host.names(),
+                version=shop.identity.version,
             )
             return begin(tx, claim, shop.dispatcher)
 

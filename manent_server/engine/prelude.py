@@ -47,6 +47,7 @@ class Claim:
     identity: Identity
     is_draining: bool
     plugins: frozenset[str]
+    version: str = WORKFLOW_VERSION
 
 
 def begin(tx: Transaction, claim: Claim, dispatcher: Dispatcher) -> Start:
@@ -73,7 +74,8 @@ def _is_current(tx: Transaction, deploy: Deploy, claim: Claim) -> bool:
 
 def _can_run(deploy: Deploy, claim: Claim) -> bool:
     """Whether this worker has what the order needs."""
-    return deploy.order_shape <= SHAPE and deploy.order_body["plugin"] in claim.plugins
+    is_mine = deploy.workflow_version == claim.version and deploy.order_shape <= SHAPE
+    return is_mine and deploy.order_body["plugin"] in claim.plugins
 
 
 def _put_back(tx: Transaction, deploy: Deploy) -> Start:
@@ -121,6 +123,8 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
         prepared=None,
         replaces=None,
         warnings=None,
+        # It begins anew: by the time it does, its version may have no worker left.
+        workflow_version=None,
     )
     opens_at = gates.opens_at(closed)
     if opens_at is not None:
@@ -151,7 +155,6 @@ def _take(tx: Transaction, deploy: Deploy, identity: Identity) -> Deploy:
             "epoch": deploys.next_epoch(tx),
             "executor": identity.executor,
             "incarnation": identity.incarnation,
-            "workflow_version": WORKFLOW_VERSION,
             "started_at": deploy.started_at or at,
             "deadline_at": deploy.deadline_at or at + limit,
         }

@@ -10,7 +10,6 @@ from dbos import DBOS, DBOSConfig, WorkflowSerializationFormat
 
 from manent_server.engine.dispatch import APPLICATION, WORKFLOW
 from manent_server.engine.identity import Identity
-from manent_server.engine.version import WORKFLOW_VERSION
 from manent_server.store.engine import Engines
 
 _log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class Runtime:
             "name": APPLICATION,
             "system_database_engine": self._engines.dbos,
             "executor_id": self._identity.engine_id,
-            "application_version": WORKFLOW_VERSION,
+            "application_version": self._identity.version,
             "run_migrations": False,
             "use_listen_notify": False,
             "enable_otlp": False,

@@ -11,7 +11,7 @@ from manent_server.domain.errors import StartRefused, Unavailable
 from manent_server.domain.liveness import is_lost
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
-from manent_server.engine.version import WORKFLOW_VERSION, build
+from manent_server.engine.version import build
 from manent_server.plugins import lockfile
 from manent_server.store import deploys, work, workers
 from manent_server.store.transaction import Store, Transaction
@@ -94,7 +94,7 @@ class Start:
             {
                 "id": self._identity.executor,
                 "incarnation": self._identity.incarnation,
-                "version": WORKFLOW_VERSION,
+                "version": self._identity.version,
                 "build": build(),
                 "hostname": self._identity.hostname,
                 "boot": self._identity.boot,

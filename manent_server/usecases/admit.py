@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from manent_server.domain import gates, order
+from manent_server.domain import gates
 from manent_server.domain.deploy import Kind, Outcome, Phase, State
 from manent_server.domain.gates import Lock
 from manent_server.engine import closing
+from manent_server.engine import version as versions
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.store import deploys, marks, queue, records, workers
@@ -86,10 +87,13 @@ class Admission:
             for row in rows:
                 passed.add(row.id)
                 is_full = len(places) >= hall.environment.concurrency
-                if is_full or row.application in busy or not offering.has(row):
+                version = offering.version(row)
+                if is_full or row.application in busy or version is None:
                     continue
                 place = next(n for n in range(len(places) + 1) if n not in places)
-                if self._alone(tx, row, partial(self._take, tx, hall, row.id, place)):
+                if self._alone(
+                    tx, row, partial(self._take, tx, hall, row.id, _Berth(place, version))
+                ):
                     places.add(place)
                     busy.add(row.application)
 
@@ -120,7 +124,7 @@ class Admission:
             deploys.update(tx, row.id, phase=closed[0].phase)
         return not closed
 
-    def _take(self, tx: Transaction, hall: _Hall, deploy: str, place: int) -> bool:
+    def _take(self, tx: Transaction, hall: _Hall, deploy: str, berth: "_Berth") -> bool:
         """Give the head of the queue its place, unless its turn has passed."""
         row = deploys.lock(tx, deploy)
         if row is None or row.state != State.ENQUEUED or row.ticket is None:
@@ -134,8 +138,8 @@ class Admission:
             return False
         if row.blocked is not None:
             deploys.update(tx, row.id, blocked=None)
-        queue.take_slot(tx, row, place=place, at=hall.at)
-        self._dispatcher.dispatch(tx, row.id)
+        queue.take_slot(tx, row, place=berth.place, at=hall.at)
+        self._dispatcher.dispatch(tx, row.id, version=berth.version)
         return True
 
     def _expires(self, tx: Transaction, hall: _Hall, row: Deploy) -> bool:
@@ -167,8 +171,16 @@ def _wake_at_opening(tx: Transaction, row: Deploy, closed: tuple[gates.ClosedGat
         records.wake(tx, row.id, min(instants), "gate")
 
 
+@dataclass(frozen=True)
+class _Berth:
+    """What a deploy is admitted to: a place, and the workflow version it is begun with."""
+
+    place: int
+    version: str
+
+
 class _Offers:
-    """Which deploys some live worker of their pool can run."""
+    """By which workflow version some live worker of its pool can run a deploy."""
 
     def __init__(self, tx: Transaction, hall: _Hall, stale_after: timedelta) -> None:
         self._tx = tx
@@ -176,12 +188,10 @@ class _Offers:
         self._stale_after = stale_after
         self._pools: dict[str, list[Executor]] = {}
 
-    def has(self, row: Deploy) -> bool:
-        if row.order_shape > order.SHAPE:
-            return False
+    def version(self, row: Deploy) -> str | None:
         if row.pool not in self._pools:
             self._pools[row.pool] = workers.offering(
                 self._tx, pool=row.pool, stale_after=self._stale_after, at=self._hall.at
             )
         plugin = row.order_body["plugin"]
-        return any(plugin in worker.plugins for worker in self._pools[row.pool])
+        return versions.newest(self._pools[row.pool], shape=row.order_shape, plugin=plugin)

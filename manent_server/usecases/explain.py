@@ -1,13 +1,16 @@
 """Explain: why a deploy is not running, what it does, or why it ended so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from manent_server.domain import gates
 from manent_server.domain.deploy import State
+from manent_server.engine import version as versions
 from manent_server.store import deploys, finding, marks, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
+from manent_server.store.workers import Executor
 from manent_server.usecases import inspect, view
 from manent_server.usecases.accept import shown
 from manent_server.usecases.desk import Desk
@@ -68,13 +71,30 @@ def _named(tx: Transaction, desk: Desk, deploy: str, executor: str | None) -> di
 
 
 def _workers(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
-    plugin = row.order_body["plugin"]
     found = workers.offering(
         tx, pool=row.pool, stale_after=desk.settings().recovery.stale_after, at=tx.now()
     )
-    able = [worker.id for worker in found if plugin in worker.plugins]
-    lacking = [] if able else [f"plugin {plugin}"] if found else ["a live worker"]
-    return {"pool": row.pool, "alive": [worker.id for worker in found], "lacking": lacking}
+    return {
+        "pool": row.pool,
+        "alive": [worker.id for worker in found],
+        "lacking": _missing(row, found),
+    }
+
+
+def _missing(row: Deploy, found: Sequence[Executor]) -> list[str]:
+    """What no live worker of its pool has that the deploy needs."""
+    if not found:
+        return ["a live worker"]
+    plugin = row.order_body["plugin"]
+    able = [worker for worker in found if plugin in worker.plugins]
+    if not able:
+        return [f"plugin {plugin}"]
+    # One that ran keeps the version it began with; another is begun with what there is.
+    kept = row.workflow_version if row.started_at is not None else None
+    if not versions.can_resume(kept, able):
+        return [f"workflow version {kept}"]
+    readers = [w for w in able if versions.knows_shape(w.version, row.order_shape)]
+    return [] if readers else [f"order shape {row.order_shape}"]
 
 
 @dataclass(frozen=True)

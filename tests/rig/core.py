@@ -249,7 +249,7 @@ def lay(url: str) -> Ground:
     """Migrate a new database."""
     engines = connect(url, pool=10, stale_after=STALE_AFTER)
     migrate(engines, library=library())
-    return Ground(engines, Store(engines), Dispatcher(engines))
+    return Ground(engines, Store(engines), Dispatcher(engines, stale_after=STALE_AFTER))
 
 
 def build(ground: Ground, settings: Settings) -> Core:
@@ -267,9 +267,19 @@ def build(ground: Ground, settings: Settings) -> Core:
 
 def _workflows(engines: Engines) -> sa.TableClause:
     """The engine's table, which only tests touch: it stands for what a worker would do."""
-    names = ("workflow_uuid", "status", "executor_id")
+    names = ("workflow_uuid", "status", "executor_id", "application_version")
     schema = None if engines.dialect == "sqlite" else "dbos"
     return sa.table("workflow_status", *map(sa.column, names), schema=schema)
+
+
+def engine_version(core: Core, deploy: str) -> str | None:
+    """The version of the workers that may take the current dispatch from the engine."""
+    table = _workflows(core.engines)
+    name = workflow_id(deploy, core.deploy(deploy).dispatch)
+    with core.engines.dbos.connect() as connection:
+        query = sa.select(table.c.application_version).where(table.c.workflow_uuid == name)
+        found: str | None = connection.execute(query).scalar_one()
+        return found
 
 
 def long_ago() -> datetime:
