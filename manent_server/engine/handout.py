@@ -187,6 +187,7 @@ def finish(tx: Transaction, result: Result) -> StepRow | None:
         errand.id,
         ended_at=at,
         result=end.result,
+        died=False if end.result == "interrupted" else None,
         error=end.error,
         outputs=end.outputs,
     )

@@ -112,7 +112,7 @@ class Start:
         )
         if not taken:
             return None
-        ended = [self._end(tx, attempt) for attempt in left]
+        ended = [self._end(tx, attempt, row) for attempt in left]
         resumed = [deploy.id for deploy in owned if deploy is not None and deploy.is_live]
         for deploy in resumed:
             self._dispatcher.dispatch(tx, deploy, phase=Phase.INTERRUPTED)
@@ -121,11 +121,17 @@ class Start:
     def _left(self, tx: Transaction) -> list[Attempt]:
         return work.open_attempts(tx, executor=self._identity.executor)
 
-    def _end(self, tx: Transaction, attempt: Attempt) -> str:
+    def _end(self, tx: Transaction, attempt: Attempt, before: Executor | None) -> str:
         # With automatic recovery off a lease has no end: a start under the same id is the word
         # that ends it. On the same host the lock file has shown that nothing of it lives.
-        error = {"code": "interrupted", "message": f"{attempt.executor} ended under it"}
-        work.update_attempt(tx, attempt.id, ended_at=tx.now(), result="interrupted", error=error)
+        is_begun = self._is_begun(attempt)
+        work.end_lost(
+            tx,
+            attempt.id,
+            died=not _has_stopped(before, attempt),
+            message=f"{attempt.executor} ended " + ("under it" if is_begun else "before it began"),
+            is_begun=is_begun,
+        )
         if not self._is_here(attempt):
             _log.warning(
                 "attempt %s of deploy %s ran on host %s, which cannot be asked from here; it is "
@@ -137,11 +143,20 @@ class Start:
             )
         return attempt.id
 
+    def _is_begun(self, attempt: Attempt) -> bool:
+        """False only if it is certain: a hook that began here on this boot left its lock file."""
+        is_here = self._is_same_boot(attempt) and self._is_my_namespace(attempt)
+        file = Path(attempt.lock_file)
+        return file.exists() or not (is_here and file.parent.is_dir())
+
+    def _is_my_namespace(self, attempt: Attempt) -> bool:
+        return attempt.pid_namespace == self._identity.pid_namespace
+
     def _may_live(self, attempt: Attempt, at: datetime) -> bool:
         """Whether a process of the attempt lives on this host, or is about to."""
         if not self._is_same_boot(attempt):
             return False
-        if attempt.pid_namespace != self._identity.pid_namespace:
+        if not self._is_my_namespace(attempt):
             return False
         file = Path(attempt.lock_file)
         # Handed out a moment ago, its guard may not have taken the lock yet.
@@ -187,6 +202,12 @@ class Start:
             code="executor_id_in_use",
             next="stop that process, or give this one an executor_id of its own",
         )
+
+
+def _has_stopped(row: Executor | None, attempt: Attempt) -> bool:
+    """Whether the start that ran the attempt recorded its stop: no death then."""
+    is_its = row is not None and row.incarnation == attempt.incarnation
+    return is_its and row is not None and row.stopped_at is not None
 
 
 def sign_off(store: Store, identity: Identity) -> None:

@@ -38,7 +38,10 @@ class StepRow:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run of a hook; it is open until `ended_at` is written."""
+    """One run of a hook; it is open until `ended_at` is written.
+
+    `died`: its worker died under it without a recorded stop; None where nobody had to ask.
+    """
 
     id: str
     deploy: str
@@ -61,6 +64,7 @@ class Attempt:
     lease_until: datetime | None
     ended_at: datetime | None
     result: str | None
+    died: bool | None
     error: Mapping[str, Any] | None
     outputs: Mapping[str, Any] | None
 
@@ -168,6 +172,27 @@ def update_attempt(tx: Transaction, attempt: str, **values: Any) -> bool:
         sa.update(a).where(a.c.id == attempt, a.c.ended_at.is_(None)).values(**clean(values))
     )
     return done.rowcount == 1
+
+
+def end_lost(
+    tx: Transaction, attempt: str, *, died: bool, message: str, is_begun: bool = True
+) -> bool:
+    """End an open attempt whose worker will not say how it ended.
+
+    Args:
+        tx: The transaction that takes it from its worker.
+        attempt: Its id.
+        died: Its worker died without a recorded stop: a death of the step it ran.
+        message: Why it is taken as ended.
+        is_begun: False where its hook is known not to have begun.
+
+    Returns:
+        False if it had ended already.
+    """
+    result = "interrupted" if is_begun else "not_started"
+    error = {"code": result, "message": message}
+    died = died and is_begun
+    return update_attempt(tx, attempt, ended_at=tx.now(), result=result, died=died, error=error)
 
 
 def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:

@@ -65,6 +65,8 @@ def _attempts(name: Naming) -> list[sa.schema.SchemaItem]:
         at("lease_until"),
         at("ended_at"),
         text("result", null=True),
+        # Whether its worker died under it without a recorded stop; NULL where nobody had to ask.
+        sa.Column("died", sa.Boolean, nullable=True),
         json("error"),
         json("outputs"),
         json("checkpoint"),

@@ -239,6 +239,7 @@ def _attempts(name: Naming, create: Create) -> None:
         at("lease_until"),
         at("ended_at"),
         text("result", null=True),
+        sa.Column("died", sa.Boolean, nullable=True),
         json("error"),
         json("outputs"),
         json("checkpoint"),

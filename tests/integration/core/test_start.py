@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from manent_server.domain.errors import StartRefused, Unavailable
 from manent_server.engine.control import Control, Watch
@@ -112,6 +113,30 @@ def test_what_ran_under_the_id_is_dispatched_anew(core: Core):
     assert (attempt.result, (attempt.error or {})["code"]) == ("interrupted", "interrupted")
     assert running.step().state == "running"
     assert running.step().failures == 0
+
+
+@pytest.mark.parametrize(("stopped", "died"), [({}, True), ({"stopped_at": long_ago()}, False)])
+def test_an_attempt_died_unless_its_worker_recorded_a_stop(
+    core: Core, stopped: dict[str, Any], *, died: bool
+):
+    running = Running(core)
+    running.hand_out(running.errand())
+    core.set_worker("w1", heartbeat_at=long_ago(), **stopped)
+    take(core)
+    (attempt,) = core.attempts(running.deploy.id)
+    assert (attempt.result, attempt.died) == ("interrupted", died)
+
+
+def test_a_hook_that_left_no_lock_file_never_began(core: Core, tmp_path: Path):
+    running = Running(core)
+    running.hand_out(running.errand(lock_file=str(tmp_path / "none")))
+    old = core.at() - timedelta(minutes=1)
+    with core.store.write() as tx:
+        tx.connection.execute(sa.update(tx.tables.attempts).values(handed_out_at=old))
+    core.set_worker("w1", heartbeat_at=long_ago())
+    take(core)
+    (attempt,) = core.attempts(running.deploy.id)
+    assert (attempt.result, attempt.died) == ("not_started", False)
 
 
 def test_what_is_anothers_or_has_ended_is_left_alone(core: Core):
