@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manent_server import settings as configuration
+from manent_server.domain import liveness
 from manent_server.domain.errors import ConfigurationError, ManentError
 from manent_server.engine.aim import is_template, texts
 from manent_server.engine.control import Watch
@@ -240,4 +241,5 @@ def demand_environment(environ: Mapping[str, str]) -> None:
 
 def lease_length(settings: Settings) -> timedelta:
     """How long the lease of a loop lasts."""
-    return settings.recovery.heartbeat_interval * 3
+    recovery = settings.recovery
+    return liveness.loop_lease(recovery.heartbeat_interval, recovery.auto_recover_after)

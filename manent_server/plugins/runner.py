@@ -183,7 +183,8 @@ class Runner:
 
     def extend(self, attempt_id: str, lease_until: float | None) -> None:
         """Move the lease of a running hook."""
-        leash = self._leashes.get(attempt_id)
+        with self._lock:
+            leash = self._leashes.get(attempt_id)
         if leash is not None and not leash.is_behind:
             leash.send(protocol.encode({"type": "lease", "until": lease_until}))
 
@@ -204,11 +205,12 @@ class Runner:
         self, leash: Leash, call: HookCall, hear: Callable[[Sequence[Event]], None]
     ) -> HookEnd | None:
         """Give the call to this guard; None when the guard was gone before it could begin."""
+        lines = self._order(call).line(), _hook_line(call)
         with self._lock:
+            # The order goes first: whoever finds the attempt may tell its guard things at once.
+            leash.send(*lines, self._told.get(call.attempt_id, b""))
             self._leashes[call.attempt_id] = leash
         try:
-            told = self._told.get(call.attempt_id, b"")
-            leash.send(self._order(call).line(), _hook_line(call), told)
             return _follow(leash, hear)
         finally:
             leash.close()

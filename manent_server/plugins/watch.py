@@ -108,13 +108,22 @@ class Watch:
         message = protocol.decode(line)
         kind = message["type"]
         if kind == "lease":
-            self._lease_until = message["until"]
-            if not self._to_hook.is_full:
-                self.tell_hook(line)
+            self._prolong(line, message["until"])
         elif kind == "cancel":
             self._stop(message["reason"], message["grace"])
         elif kind == "kill":
             self._kill("killed", "the hook was killed")
+
+    def _prolong(self, line: bytes, until: float | None) -> None:
+        """Move the lease; one that has ended stays so, for others may act by now."""
+        if self._is_lease_over():
+            return
+        self._lease_until = until
+        if not self._to_hook.is_full:
+            self.tell_hook(line)
+
+    def _is_lease_over(self) -> bool:
+        return self._lease_until is not None and protocol.boottime() >= self._lease_until
 
     # What ends a hook
 
@@ -139,10 +148,9 @@ class Watch:
         self._end = {"type": "end", "result": result, "error": error, "retryable": True, **more}
 
     def _check_clock(self) -> None:
-        now = protocol.boottime()
-        if self._lease_until is not None and now >= self._lease_until:
+        if self._is_lease_over():
             self._kill("lease_ended", "the lease of the attempt ended")
-        elif now >= self._ends_at:
+        elif protocol.boottime() >= self._ends_at:
             self._stop("timed_out", self._call.grace)
 
     def _is_over(self) -> bool:
@@ -214,6 +222,8 @@ class Watch:
                 "succeeded", outputs=answers.outputs(self._call.hook, message.get("outputs"))
             )
         elif self._end is None and kind == "error":
+            if message.get("code") == "lease_ended" and self._is_lease_over():
+                return  # it did not act: no failure, but the end that the clock makes
             self._answered(Reach.MARKED)
             self._failed(message)
 

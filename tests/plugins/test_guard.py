@@ -235,6 +235,22 @@ def test_a_lease_that_is_moved_lets_the_hook_live(bench: Bench) -> None:
     assert end.outputs == {"answers": [True], "moved": True}
 
 
+def test_a_lease_that_has_ended_is_moved_no_more(bench: Bench, tmp_path: Path) -> None:
+    """A guard that was stopped over its lease's end kills first: others may act by then."""
+    lease_until = protocol.boottime() + 1.5
+    running, pids = tree(bench, tmp_path / "pids", lease_until=lease_until)
+    guard = guard_of(pids)
+    os.kill(guard, signal.SIGSTOP)
+    until(lambda: protocol.boottime() > lease_until, seconds=3)
+    bench.runner.extend(running.id, protocol.boottime() + 60)
+    os.kill(guard, signal.SIGCONT)
+    end = running.end(5)
+    assert end.result == "interrupted"
+    assert end.error is not None
+    assert end.error["code"] == "lease_ended"
+    assert not alive(pids)
+
+
 def test_a_lease_may_lose_its_end(bench: Bench) -> None:
     running = bench.start("polite", lease_until=protocol.boottime() + 1)
     running.says("ready")
