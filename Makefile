@@ -17,7 +17,7 @@ help:
 	@echo 'make cli      dist/manent.pyz: the client as one file'
 	@echo 'make docs     write the generated reference pages anew'
 	@echo 'make bench    measure against the bare engine'
-	@echo 'make soak     the long-running tests'
+	@echo 'make soak     the long-running tests, and many more examples of every property'
 	@echo 'make clean    remove what the above have made'
 
 $(INSTALLED): pyproject.toml

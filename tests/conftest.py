@@ -14,8 +14,18 @@ from tests.rig.serve import Rig
 
 pytest_plugins = ["tests.rig.rules"]
 
-# A busy machine is no reason for a property to fail.
-hypothesis.settings.register_profile("manent", deadline=None, print_blob=True)
+# A few examples of a property in each run, many of them in `make soak`. A busy machine is no
+# reason for a property to fail.
+hypothesis.settings.register_profile(
+    "manent",
+    max_examples=20,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "soak", hypothesis.settings.get_profile("manent"), max_examples=1000
+)
 hypothesis.settings.load_profile("manent")
 
 StartRig = Callable[..., Rig]

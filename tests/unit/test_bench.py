@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import history, report
@@ -17,7 +17,6 @@ def test_a_percentile_is_one_of_the_values(share, found):
     assert percentile([5, 3, 1, 4, 2], share) == found
 
 
-@settings(max_examples=10)
 @given(st.lists(numbers, min_size=1, max_size=20))
 def test_a_spread_holds_its_median_and_stays_within_the_values(values):
     found = spread(values)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import gates
@@ -128,7 +128,6 @@ def test_the_earliest_opening_is_worth_a_look():
     assert gates.opens_at(gates.closed(ASKED, found, at=NOON)) == LATER
 
 
-@settings(max_examples=30)
 @given(asked, locks, instants)
 def test_only_what_covers_the_place_and_holds_closes_it(
     asked: Asked, locks: list[Lock], at: datetime
@@ -151,14 +150,12 @@ def test_only_what_covers_the_place_and_holds_closes_it(
     assert since == sorted(since)
 
 
-@settings(max_examples=30)
 @given(asked, locks, instants)
 def test_the_order_of_the_facts_changes_nothing(asked: Asked, locks: list[Lock], at: datetime):
     locks = list({lock.id: lock for lock in locks}.values())
     assert gates.closed(asked, locks, at=at) == gates.closed(asked, locks[::-1], at=at)
 
 
-@settings(max_examples=30)
 @given(asked, locks, instants)
 def test_time_alone_opens_what_says_when(asked: Asked, locks: list[Lock], at: datetime):
     found = gates.closed(asked, locks, at=at)
@@ -171,7 +168,6 @@ def test_time_alone_opens_what_says_when(asked: Asked, locks: list[Lock], at: da
         assert len(gates.closed(asked, locks, at=first)) < len(found)
 
 
-@settings(max_examples=30)
 @given(asked, locks, instants)
 def test_what_stops_a_running_deploy_closes_it_too(asked: Asked, locks: list[Lock], at: datetime):
     stopping = gates.stopping(asked, locks, at=at)

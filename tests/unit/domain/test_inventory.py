@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import inventory
@@ -37,7 +37,6 @@ def test_untouched_targets_are_never_written():
         )
 
 
-@settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=3), st.sampled_from(Standing), max_size=6))
 def test_every_target_but_the_untouched_gets_one_row(standings: dict[str, Standing]):
     rows = {change.target: change for change in inventory.changes(standings)}

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import names
@@ -36,7 +36,6 @@ def test_a_refusal_names_what_is_nearest():
     assert caught.value.next == "did you mean 'shop'?"
 
 
-@settings(max_examples=30)
 @given(st.text(max_size=70))
 def test_what_is_taken_follows_the_grammar_and_stays(text: str):
     try:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import order as orders
@@ -11,14 +11,12 @@ from manent_server.domain.order import Order
 from tests.unit.domain import values
 
 
-@settings(max_examples=25)
 @given(values.orders())
 def test_an_order_comes_back_from_json_as_it_was(order: Order):
     body = orders.dump(order)
     assert orders.load(json.loads(json.dumps(body, sort_keys=True))) == order
 
 
-@settings(max_examples=25)
 @given(values.orders())
 def test_the_digest_does_not_depend_on_the_order_of_keys(order: Order):
     body = orders.dump(order)
@@ -38,7 +36,6 @@ def test_a_shape_of_another_build_is_refused():
         orders.load(body)
 
 
-@settings(max_examples=25)
 @given(values.orders(), st.data())
 def test_a_part_of_the_targets_keeps_its_waves(order: Order, data: st.DataObject):
     chosen = data.draw(st.lists(st.sampled_from(sorted(order.targets)), min_size=1))

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import outcome
@@ -48,13 +48,11 @@ def test_a_pass_ends_as(what: Passed, expected: Outcome):
     assert outcome.name(what) == expected
 
 
-@settings(max_examples=30)
 @given(passes)
 def test_what_is_complete_stays_so_whatever_else_happened(what: Passed):
     assert (outcome.name(what) == Outcome.DEPLOYED) == what.is_complete
 
 
-@settings(max_examples=30)
 @given(passes)
 def test_a_rollback_that_failed_is_never_hidden(what: Passed):
     if not what.is_complete and what.undoing == Undoing.FAILED:

@@ -1,7 +1,7 @@
 """The plan: every step of a pass, from the order alone."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import plan
@@ -42,7 +42,6 @@ def test_a_plugin_without_rollback_deploys_the_older_version():
     assert [s.hook for s in plan.undo(order, ["a"], after=1)] == ["deploy"]
 
 
-@settings(max_examples=25)
 @given(values.orders(), kinds)
 def test_names_are_unique_and_positions_rise_by_one(order: Order, kind: Kind):
     steps = plan.build(order, kind).steps()
@@ -50,7 +49,6 @@ def test_names_are_unique_and_positions_rise_by_one(order: Order, kind: Kind):
     assert [step.position for step in steps] == list(range(len(steps)))
 
 
-@settings(max_examples=25)
 @given(values.orders(), kinds)
 def test_every_target_is_acted_on_once_in_its_wave(order: Order, kind: Kind):
     built = plan.build(order, kind)
@@ -67,7 +65,6 @@ def test_every_target_is_acted_on_once_in_its_wave(order: Order, kind: Kind):
             assert {(s.target, s.wave) for s in visit.steps} == {(visit.target, wave.number)}
 
 
-@settings(max_examples=25)
 @given(values.orders(), kinds)
 def test_a_soak_stands_between_waves_only(order: Order, kind: Kind):
     waves = plan.build(order, kind).waves
@@ -75,7 +72,6 @@ def test_a_soak_stands_between_waves_only(order: Order, kind: Kind):
     assert all((wave.soak is not None) == bool(order.limits.soak) for wave in waves[:-1])
 
 
-@settings(max_examples=25)
 @given(values.orders(), st.data())
 def test_what_was_touched_last_is_undone_first(order: Order, data: st.DataObject):
     touched = plan.in_order(order, data.draw(st.sets(st.sampled_from(sorted(order.targets)))))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from manent_server.domain import retry
@@ -45,7 +45,6 @@ def test_a_permanent_failure_is_the_last():
     assert retry.next_try(RETRY, failure, began_at=NOON, at=NOON) is None
 
 
-@settings(max_examples=30)
 @given(retries, failures, durations)
 @example(replace(RETRY, initial=timedelta(0)), Failure(2, is_retryable=True), timedelta(0))
 def test_no_try_begins_before_now_nor_after_the_total(
@@ -63,7 +62,6 @@ def test_no_try_begins_before_now_nor_after_the_total(
         assert at + wait > NOON + policy.total
 
 
-@settings(max_examples=30)
 @given(retries, st.integers(1, 2000))
 def test_a_pause_is_never_longer_than_its_cap_nor_shrinks(policy: Retry, number: int):
     pause = retry.pause(policy, number)

@@ -1,7 +1,7 @@
 """What a rollback goes back to: the chain of what was good, never the calendar."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manent_server.domain import rollback
@@ -117,7 +117,6 @@ def test_rows_that_point_at_each_other_end_the_search():
         assert rollback.target(live, is_intact=True, find=rows.get) is None
 
 
-@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["1", "2", "3", "back", "back"]), min_size=1, max_size=14))
 def test_going_back_follows_the_chain_down(events: list[str]):
     """Whatever happened: a rollback gives the version under the live one, then that is live."""

@@ -30,21 +30,29 @@ SPELLINGS = [
 @pytest.mark.parametrize(
     "section",
     [
-        "environments: {%s: {tier: staging}}",
-        "target_groups: {%s: {a: {}}}",
-        "target_groups: {a: {%s: {}}}",
-        "templates: {%s: {plugin: p}}",
-        "applications: {%s: {plugin: p, environments: {staging: {targets: {a: {}}}}}}",
-        "plugins: {external: {%s: {command: [x]}}}",
+        ("environments: {", "%s: {tier: staging},", "}"),
+        ("target_groups: {", "%s: {a: {}},", "}"),
+        ("target_groups: {a: {", "%s: {},", "}}"),
+        ("templates: {", "%s: {plugin: p},", "}"),
+        (
+            "applications: {",
+            "%s: {plugin: p, environments: {staging: {targets: {a: {}}}}},",
+            "}",
+        ),
+        ("plugins: {external: {", "%s: {command: [x]},", "}}"),
     ],
 )
-def test_another_spelling_of_a_name_is_refused(section: str, errors: Errors) -> None:
+def test_another_spelling_of_a_name_is_refused(
+    section: tuple[str, str, str], errors: Errors
+) -> None:
     """B110, kind 12: no second thing beside the guarded one, in no part of the file."""
-    base = "" if section.startswith("environments") else BASE
-    for name in SPELLINGS:
-        [found] = errors(base + section % name)
-        assert "no valid" in found["message"] or "write this" in found["message"]
-        assert found["line"] == base.count("\n") + 1
+    opening, entry, closing = section
+    base = "" if opening.startswith("environments") else BASE
+    found = errors(base + "\n".join([opening, *(entry % name for name in SPELLINGS), closing]))
+    first = base.count("\n") + 2
+    assert [error["line"] for error in found] == [first + at for at in range(len(SPELLINGS))]
+    for error in found:
+        assert "no valid" in error["message"] or "write this" in error["message"]
 
 
 def test_a_reference_in_another_spelling_is_refused(errors: Errors) -> None:

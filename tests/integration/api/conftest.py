@@ -3,12 +3,13 @@
 import io
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -19,6 +20,8 @@ from manent_server.domain.errors import NotFound, NotSignedIn
 from manent_server.observability import log
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
+
+Connect = Callable[[Mapping[str, str]], TestClient]
 
 ADMIN = {"Authorization": "Bearer admin-token"}
 VIEWER = {"Authorization": "Bearer viewer-token"}
@@ -146,7 +149,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def app(fake: FakeUsecases, redactor: Redactor, metrics: Metrics) -> FastAPI:
-    return create_app(desk(), calls=fake.calls(), metrics=metrics, redactor=redactor)
+    return make_app(fake, metrics=metrics, redactor=redactor)
 
 
 @pytest.fixture
@@ -154,10 +157,32 @@ def probe_app(fake: FakeUsecases, metrics: Metrics) -> FastAPI:
     return create_probe_app(desk(), calls=fake.calls(), metrics=metrics)
 
 
+@pytest.fixture(scope="session")
+def portal() -> Iterator[BlockingPortal]:
+    """The event loop of every client: to start one for each test costs more than the test."""
+    with start_blocking_portal() as portal:
+        yield portal
+
+
 @pytest.fixture
-def client(app: FastAPI) -> Iterator[TestClient]:
-    with TestClient(app, headers=ADMIN) as client:
-        yield client
+def connect(app: FastAPI, portal: BlockingPortal) -> Connect:
+    """A client of the application that sends these headers."""
+
+    def connected(headers: Mapping[str, str]) -> TestClient:
+        client = TestClient(app, headers=dict(headers))
+        client.portal = portal
+        return client
+
+    return connected
+
+
+@pytest.fixture
+def client(connect: Connect) -> TestClient:
+    return connect(ADMIN)
+
+
+def make_app(fake: FakeUsecases, **more: Any) -> FastAPI:
+    return create_app(desk(), calls=fake.calls(), **more)
 
 
 def desk() -> Any:

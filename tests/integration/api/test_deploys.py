@@ -19,7 +19,7 @@ from manent_server.usecases.requests import (
     RollbackRequest,
 )
 from manent_server.usecases.submit import OVERRIDES
-from tests.unit.api.conftest import ADMIN, DEPLOY, FakeUsecases
+from tests.integration.api.conftest import ADMIN, DEPLOY, FakeUsecases
 
 ANN = Caller("ann", "admin")
 PLACE = {"application": "shop", "environment": "production"}

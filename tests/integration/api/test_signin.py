@@ -1,7 +1,6 @@
 """Nothing answers without a token but what is listed as public."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from fastapi import FastAPI
@@ -9,13 +8,12 @@ from starlette.testclient import TestClient
 
 from manent_server.api.signin import PUBLIC
 from manent_server.domain.errors import Unavailable
-from tests.unit.api.conftest import ADMIN, VIEWER, FakeUsecases
+from tests.integration.api.conftest import ADMIN, VIEWER, Connect, FakeUsecases
 
 
 @pytest.fixture
-def stranger(app: FastAPI) -> Iterator[TestClient]:
-    with TestClient(app) as client:
-        yield client
+def stranger(connect: Connect) -> TestClient:
+    return connect({})
 
 
 def operations(app: FastAPI) -> list[tuple[str, str]]:

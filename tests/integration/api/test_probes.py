@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from manent_server.api import probes
 from manent_server.domain.errors import Unavailable
 from manent_server.observability.metrics import Metrics
-from tests.unit.api.conftest import FakeUsecases
+from tests.integration.api.conftest import FakeUsecases
 
 
 @pytest.fixture(params=["api", "probes"])

@@ -18,7 +18,7 @@ from manent_server.sources.artifacts import (
 )
 from manent_server.sources.download import Download
 from manent_server.sources.locations import Location, shown_url
-from tests.unit.sources.conftest import Site, body, status
+from tests.integration.sources.conftest import Site, body, status
 
 
 def sha(content: bytes) -> str:

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from manent_server.api.body import MAX_DEPTH, digest, read_object
 from manent_server.domain.errors import Malformed
-from tests.unit.api.conftest import BODY_LIMIT, FakeUsecases
+from tests.integration.api.conftest import BODY_LIMIT, FakeUsecases
 
 JSON = {"Content-Type": "application/json"}
 GOOD = {"application": "shop", "environment": "production", "version": "1.10"}

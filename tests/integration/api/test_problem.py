@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from manent_server.api import problem
 from manent_server.domain import errors
 from manent_server.observability.metrics import Metrics
-from tests.unit.api.conftest import ADMIN, FakeUsecases
+from tests.integration.api.conftest import ADMIN, FakeUsecases
 
 CLASSES = [
     found

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from manent_server.api import route
 from manent_server.api.server import Front, Listener
 from manent_server.domain.errors import ConfigurationError, StartRefused
-from tests.unit.api.conftest import ADMIN, FakeUsecases, line
+from tests.integration.api.conftest import ADMIN, FakeUsecases, line
 
 GOOD = json.dumps({"application": "shop", "environment": "production", "version": "1"}).encode()
 JSON = {"Content-Type": "application/json"}

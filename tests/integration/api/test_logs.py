@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from manent_server.api.logs import PAGE_BYTES, fitted
 from manent_server.domain.errors import Unavailable
-from tests.unit.api.conftest import ADMIN, FakeUsecases, line
+from tests.integration.api.conftest import ADMIN, Connect, FakeUsecases, line
 
 URL = "/api/v1/deploys/0123456789/logs"
 LIVE = {**ADMIN, "Accept": "text/event-stream"}
@@ -36,10 +36,9 @@ def events(text: str) -> list[Event]:
 
 
 @pytest.fixture
-def quick(app: FastAPI) -> Iterator[TestClient]:
+def quick(app: FastAPI, connect: Connect) -> TestClient:
     app.state.watching.fastest = app.state.watching.slowest = 0.01
-    with TestClient(app, headers=LIVE) as client:
-        yield client
+    return connect(LIVE)
 
 
 @pytest.fixture
