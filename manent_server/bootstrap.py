@@ -91,6 +91,7 @@ class House:
             host=self.host,
             settings=lambda: self.settings,
             report=report,
+            metrics=self.metrics,
         )
 
     def reload(self) -> None:

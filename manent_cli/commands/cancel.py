@@ -35,6 +35,8 @@ def cancel(session: Session, given: Cancel) -> None:
     body = {"rollback": given.rollback} | ({"reason": given.reason} if given.reason else {})
     path = f"/deploys/{segment(address(given.id))}/cancel"
     deploy = ask(session, path, body, key=given.key)
+    for warning in deploy.get("warnings") or ():
+        session.talk.say(f"warning: {warning}", colour="yellow")
     if has_ended(deploy):
         session.talk.say(f"deploy {deploy['id']} has ended: {deploy.get('outcome')}")
     else:

@@ -118,6 +118,17 @@ class LockBody(Body):
     expires_at: Instant | None = None
 
 
+class RecoverBody(Body):
+    """Take over from a lost worker."""
+
+    executor: Text = Field(description="Its id, as in /admin/executors.")
+    dry_run: bool = Field(default=False, description="Say what would be resumed, change nothing.")
+    force: bool = Field(
+        default=False, description="Skip every check: only when it is certain that it is down."
+    )
+    reason: Reason | None = None
+
+
 class DeployQuery(Parameters):
     """Which deploys to list."""
 

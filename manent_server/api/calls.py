@@ -9,10 +9,12 @@ from manent_server.usecases import (
     explain,
     health,
     inspect,
+    recover,
     roll_back,
     submit,
     tokens,
 )
+from manent_server.usecases import executors as registry
 from manent_server.usecases import lock as locking
 
 Call = Callable[..., Any]
@@ -38,5 +40,8 @@ class Calls:
     environment: Call = inspect.environment
     applications: Call = inspect.applications
     locks: Call = inspect.locks
+    executors: Call = registry.executors
+    recover: Call = recover.recover
+    forget: Call = registry.forget
     authenticate: Call = tokens.authenticate
     ready: Call = health.ready

@@ -102,6 +102,18 @@ ENGINE_REPAIRS = Metric(
     ("reason",),
     "Deploys the reconciler dispatched anew.",
 )
+TAKEOVERS = Metric(
+    "manent_takeovers_total",
+    "counter",
+    ("kind",),
+    "Lost executors this process took over from, by kind: automatic or manual.",
+)
+TAKEN_OVER = Metric(
+    "manent_taken_over_deploys_total",
+    "counter",
+    ("kind",),
+    "Deploys this process put back from lost executors.",
+)
 RELOAD_FAILED = Metric(
     "manent_reload_failed_total",
     "counter",
@@ -119,6 +131,8 @@ LISTED = (
     HTTP_SECONDS,
     LOG_LINES_DROPPED,
     ENGINE_REPAIRS,
+    TAKEOVERS,
+    TAKEN_OVER,
     RELOAD_FAILED,
 )
 
@@ -137,6 +151,8 @@ class Metrics:
         self._http_seconds = self._histogram(HTTP_SECONDS, _HTTP_SECONDS)
         self._log_lines_dropped = self._counter(LOG_LINES_DROPPED)
         self._engine_repairs = self._counter(ENGINE_REPAIRS)
+        self._takeovers = self._counter(TAKEOVERS)
+        self._taken_over = self._counter(TAKEN_OVER)
         self._reload_failed = self._counter(RELOAD_FAILED)
 
     def watch_executors(self, read: Callable[[], Iterable[ExecutorBeat]]) -> None:
@@ -168,6 +184,11 @@ class Metrics:
     def engine_repair(self, reason: str) -> None:
         """Count a deploy dispatched anew by the reconciler."""
         self._engine_repairs.labels(reason).inc()
+
+    def takeover(self, kind: str, *, deploys: int) -> None:
+        """Count a lost executor taken over from, and the deploys put back."""
+        self._takeovers.labels(kind).inc()
+        self._taken_over.labels(kind).inc(deploys)
 
     def reload_failed(self) -> None:
         """Count a reload that changed nothing."""

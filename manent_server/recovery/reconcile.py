@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from manent_server.domain.deploy import Phase, State
+from manent_server.domain.deploy import State
 from manent_server.domain.errors import Unavailable
 from manent_server.domain.liveness import is_lost
 from manent_server.engine import inspection
@@ -24,7 +24,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor
-from manent_server.usecases import cancel
+from manent_server.usecases import cancel, recover
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import PLUGIN
 
@@ -119,27 +119,46 @@ class Reconciler:
         delivery = deliveries.get(workflow_id(row.id, row.dispatch))
         reason = _reason_of_delivery(delivery, crew)
         owner = _owner(delivery, crew)
+        if owner is not None and owner.stopped_at is not None:
+            return "dispatch taken by a stopped worker" if self._is_automatic else None
         return reason or (self._reason_of_silence(row, owner) if owner else None)
 
     def _reason_of_owner(self, row: Deploy, owner: Executor | None) -> str | None:
-        if owner is None:
-            return "executor unknown"
-        if owner.incarnation != row.incarnation:
-            return "incarnation replaced"
-        if owner.recovered_by is not None:
-            return "incarnation claimed"
-        if owner.stopped_at is not None:
-            self._report_stopped(row, owner)
+        reason = self._reason_of_loss(row, owner)
+        if owner is None or reason is not None:
+            return reason
         if row.id in (owner.running or ()) or owner.stopped_at is not None:
             self._unnamed.pop(row.id, None)
             return None
         return self._reason_of_silence(row, owner)
 
-    def _report_stopped(self, row: Deploy, owner: Executor) -> None:
-        """Left alone while automatic recovery is off, but not in silence."""
-        if (row.id, owner.incarnation) not in self._reported:
-            self._reported.add((row.id, owner.incarnation))
-            _log.warning("deploy %s waits for %s, which has stopped", row.id, owner.id)
+    def _reason_of_loss(self, row: Deploy, owner: Executor | None) -> str | None:
+        """Why its owner will not go on; without automatic recovery some is left to a person."""
+        if owner is None:
+            return self._left_alone(row, "executor unknown", "which the registry does not know")
+        if owner.incarnation != row.incarnation:
+            return "incarnation replaced"
+        if owner.recovered_by is not None:
+            return "incarnation claimed"
+        if owner.stopped_at is not None:
+            return self._left_alone(row, "incarnation stopped", "which has stopped")
+        return None
+
+    def _left_alone(self, row: Deploy, reason: str, words: str) -> str | None:
+        """The reason where automatic recovery is on; else it is said once and left alone."""
+        if self._is_automatic:
+            return reason
+        self._say_once(row, f"waits for {row.executor}, {words}")
+        return None
+
+    def _say_once(self, row: Deploy, words: str) -> None:
+        if (row.id, words) not in self._reported:
+            self._reported.add((row.id, words))
+            _log.warning("deploy %s %s", row.id, words)
+
+    @property
+    def _is_automatic(self) -> bool:
+        return bool(self.desk.settings().recovery.auto_recover_after)
 
     def _reason_of_silence(self, row: Deploy, owner: Executor) -> str | None:
         """Its worker beats but does not name it: two whole heartbeats must say so."""
@@ -156,19 +175,26 @@ class Reconciler:
 
     def _repair(self, finding: Finding) -> bool:
         def repair(tx: Transaction) -> bool:
-            row = deploys.lock(tx, finding.deploy.id)
-            if row is None or not row.is_live or row.dispatch != finding.deploy.dispatch:
+            # A row that somebody holds is the next round's: it must keep no other waiting.
+            row = next(iter(deploys.lock_free(tx, [finding.deploy.id])), None)
+            if row is None or not recover.is_still(row, finding.deploy):
                 return False
-            if (row.executor, row.incarnation) != (
-                finding.deploy.executor,
-                finding.deploy.incarnation,
-            ):
+            if row.executor is not None and not self._is_free(tx, row):
                 return False
-            phase = Phase.DISPATCHED if row.started_at is None else Phase.INTERRUPTED
-            self.desk.dispatcher.dispatch(tx, row.id, phase=phase)
+            recover.put_back(tx, self.desk, row, words=f"dispatched anew: {finding.reason}")
             return True
 
         return self.desk.store.once(repair)
+
+    def _is_free(self, tx: Transaction, row: Deploy) -> bool:
+        """Whether a live worker can go on; a person's claim ends what no lease ends."""
+        if not recover.is_resumable(tx, self.desk, row):
+            self._say_once(row, f"waits for a worker of version {row.workflow_version}")
+            return False
+        owner = workers.read(tx, row.executor or "")
+        if owner is not None and recover.is_word(owner.recovered_by):
+            recover.end_left(tx, self.desk, row, by=str(owner.recovered_by))
+        return True
 
     def _conclude_cancelled(self) -> None:
         """Cancelled deploys that no living worker runs end here."""
@@ -179,10 +205,12 @@ class Reconciler:
         for row in rows:
             owner = crew.get(row.executor) if row.executor else None
             if owner is None or self._is_gone(owner, row, at):
-                self._conclude(row, owner)
+                self._conclude(row)
 
     def _is_gone(self, owner: Executor, row: Deploy, at: datetime) -> bool:
-        return owner.incarnation != row.incarnation or is_lost(
+        if owner.incarnation != row.incarnation or owner.recovered_by is not None:
+            return True
+        return is_lost(
             heartbeat_at=owner.heartbeat_at,
             stopped_at=owner.stopped_at,
             at=at,
@@ -190,38 +218,40 @@ class Reconciler:
         )
 
     def _end_attempts(self, tx: Transaction, row: Deploy) -> bool:
-        """End the attempts a lost worker left that are known dead; False if one may live.
+        """End the attempts a lost worker left that are over; False if one may live.
 
         The processes of an attempt hold its lock file: who gets it on the same host knows.
         """
+        at = tx.now()
         place = (row.environment, row.application)
         mine = [a for a in work.open_attempts(tx, place=place) if a.deploy == row.id]
-        if not all(self._is_known_dead(attempt) for attempt in mine):
+        if not all(self._is_over(attempt, at) for attempt in mine):
             return False
         for attempt in mine:
-            error = {"code": "interrupted", "message": f"{attempt.executor} was lost; cancelled"}
-            work.update_attempt(
-                tx, attempt.id, ended_at=tx.now(), result="interrupted", error=error
-            )
+            message = f"{attempt.executor} was lost; cancelled"
+            work.end_lost(tx, attempt.id, died=True, message=message)
         return True
 
-    def _is_known_dead(self, attempt: Attempt) -> bool:
+    def _is_over(self, attempt: Attempt, at: datetime) -> bool:
+        """Whether its lease has passed, or its processes are known dead."""
+        if attempt.lease_until is not None and attempt.lease_until <= at:
+            return True
         here = self.here.boot, self.here.pid_namespace
         file = Path(attempt.lock_file)
         is_here = (attempt.boot, attempt.pid_namespace) == here
         return is_here and file.exists() and lockfile.is_free(file)
 
-    def _conclude(self, found: Deploy, owner: Executor | None) -> None:
+    def _conclude(self, found: Deploy) -> None:
         def conclude(tx: Transaction) -> bool:
-            row = deploys.lock(tx, found.id)
+            row = next(iter(deploys.lock_free(tx, [found.id])), None)
             if row is None or not row.is_live or row.epoch != found.epoch:
                 return False
-            if owner is not None:
+            if row.executor is None and row.cancel_rollback:
+                return False
+            if row.executor is not None:
                 if not self._end_attempts(tx, row):
                     return False
                 deploys.update(tx, row.id, executor=None, incarnation=None)
-            elif row.executor is not None or row.cancel_rollback:
-                return False
             return cancel.conclude(tx, self.desk, row.id, actor=row.cancel_by or "manent")
 
         if self.desk.store.once(conclude):

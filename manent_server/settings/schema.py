@@ -4,11 +4,11 @@ The loader reads by these declarations; the reference page and `manent.yml.examp
 from them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from manent_server.domain import duration
+from manent_server.domain import duration, liveness
 from manent_server.settings import checks, values
 from manent_server.settings.kinds import (
     Choice,
@@ -62,7 +62,8 @@ def _check_tls(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _check_recovery(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     wrong = []
-    beat, stale, automatic = (found[key.name] for key in _RECOVERY_KEYS)
+    names = ("heartbeat_interval", "stale_after", "auto_recover_after")
+    beat, stale, automatic = (found[name] for name in names)
     if stale < _HEARTBEATS * beat:
         wrong.append(
             (
@@ -71,15 +72,21 @@ def _check_recovery(found: Mapping[str, Any]) -> list[tuple[str, str]]:
                 f"{_HEARTBEATS} x recovery.heartbeat_interval ({duration.show(beat)})",
             )
         )
-    if automatic != timedelta(0):
-        wrong.append(
-            (
-                "auto_recover_after",
-                "automatic recovery is not in this release: recovery.auto_recover_after "
-                "can only be 0s (off)",
-            )
-        )
+    if automatic:
+        wrong += [("auto_recover_after", text) for text in _check_automatic(beat, stale, automatic)]
     return wrong
+
+
+def _check_automatic(beat: timedelta, stale: timedelta, automatic: timedelta) -> Iterator[str]:
+    given = f"recovery.auto_recover_after ({duration.show(automatic)})"
+    if automatic < stale:
+        yield f"{given} must be at least recovery.stale_after ({duration.show(stale)})"
+    lease = liveness.lease_length(automatic)
+    if lease < _HEARTBEATS * beat:
+        yield (
+            f"{given} leaves a lease of {duration.show(max(lease, timedelta(0)))}, which must be "
+            f"at least {_HEARTBEATS} x recovery.heartbeat_interval ({duration.show(beat)})"
+        )
 
 
 def _check_logs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -189,7 +196,13 @@ _RECOVERY_KEYS = (
         "auto_recover_after",
         Duration(zero="off"),
         "0s",
-        "automatic recovery; only 0s (off) in this release",
+        "silence after which other workers take over by themselves; 0s = off",
+    ),
+    Key(
+        "forget_after",
+        Duration(),
+        "168h",
+        "when a stopped or recovered worker that holds nothing leaves the registry",
     ),
 )
 _RECOVERY = Section(_RECOVERY_KEYS, values.Recovery, _check_recovery)

@@ -69,11 +69,12 @@ class Dbos:
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """When a worker counts as lost."""
+    """When a worker counts as lost; `auto_recover_after` 0 is off."""
 
     heartbeat_interval: timedelta
     stale_after: timedelta
     auto_recover_after: timedelta
+    forget_after: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,6 +227,26 @@ def owned(tx: Transaction, executor: str) -> list[Deploy]:
     return [of(row) for row in tx.connection.execute(query)]
 
 
+def placed(tx: Transaction) -> list[Deploy]:
+    """Live deploys that hold a place: whatever a worker has, has had or is about to have."""
+    d, s = tx.tables.deploys, tx.tables.slots
+    query = (
+        sa.select(*columns(tx))
+        .join(s, s.c.deploy == d.c.id)
+        .where(d.c.state.in_(LIVE_STATES))
+        .order_by(d.c.id)
+    )
+    return [of(row) for row in tx.connection.execute(query)]
+
+
+def lock_free(tx: Transaction, ids: Sequence[str]) -> list[Deploy]:
+    """Those of the deploys whose row nobody holds, locked in the order of their ids."""
+    d = tx.tables.deploys
+    query = sa.select(*columns(tx)).where(d.c.id.in_(ids)).order_by(d.c.id)
+    query = query.with_for_update(skip_locked=True)
+    return [of(row) for row in tx.connection.execute(query)] if ids else []
+
+
 def last_good(tx: Transaction, application: str, environment: str) -> Deploy | None:
     """The last deploy that succeeded there; slots make their epochs rise with time."""
     d = tx.tables.deploys

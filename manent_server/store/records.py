@@ -1,7 +1,7 @@
 """Rows that accompany a decision: audit, idempotency keys, wakes, inventory."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,10 @@ from manent_server.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class Deed:
-    """Who did what to which deploy, application and environment."""
+    """Who did what to which deploy, application and environment.
+
+    `id` is given where a repeated transaction has to find its own deed.
+    """
 
     actor: str
     action: str
@@ -23,22 +26,38 @@ class Deed:
     application: str | None = None
     environment: str | None = None
     detail: Mapping[str, Any] | None = None
+    id: str | None = None
 
 
 def write_audit(tx: Transaction, deed: Deed, *, at: datetime) -> None:
     """Record a deed in the transaction that does it."""
-    tx.connection.execute(
-        tx.tables.audit.insert().values(
-            id=secrets.token_hex(16),
-            at=at,
-            actor=deed.actor,
-            action=deed.action,
-            deploy=deed.deploy,
-            application=deed.application,
-            environment=deed.environment,
-            detail=clean(dict(deed.detail or {})),
-        )
-    )
+    write_audits(tx, [deed], at=at)
+
+
+def write_audits(tx: Transaction, deeds: Sequence[Deed], *, at: datetime) -> None:
+    """Record deeds in the transaction that does them."""
+    rows = [
+        {
+            "id": deed.id or secrets.token_hex(16),
+            "at": at,
+            "actor": deed.actor,
+            "action": deed.action,
+            "deploy": deed.deploy,
+            "application": deed.application,
+            "environment": deed.environment,
+            "detail": clean(dict(deed.detail or {})),
+        }
+        for deed in deeds
+    ]
+    if rows:
+        tx.connection.execute(tx.tables.audit.insert(), rows)
+
+
+def read_detail(tx: Transaction, audit: str) -> dict[str, Any] | None:
+    """The detail of one deed, None if it was not done."""
+    a = tx.tables.audit
+    found = tx.connection.execute(sa.select(a.c.detail).where(a.c.id == audit)).one_or_none()
+    return dict(found.detail) if found else None
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,14 @@ def read_steps(tx: Transaction, deploy: str, *, pass_number: int | None = None) 
     return [StepRow(*row) for row in tx.connection.execute(query)]
 
 
+def open_steps(tx: Transaction, deploys: Iterable[str]) -> list[StepRow]:
+    """Steps of several deploys that have not ended, in order."""
+    s = tx.tables.steps
+    query = _steps(tx).where(s.c.deploy.in_(list(deploys)), s.c.ended_at.is_(None))
+    query = query.order_by(s.c.deploy, s.c.pass_number, s.c.position)
+    return [StepRow(*row) for row in tx.connection.execute(query)]
+
+
 @cache
 def _step_by_name(tables: Tables) -> sa.Select[Any]:
     s, given = tables.steps, sa.bindparam
@@ -261,6 +269,17 @@ def open_attempts(
     if place is not None:
         query = query.where(a.c.environment == place[0], a.c.application == place[1])
     return [Attempt(*row) for row in tx.connection.execute(query)]
+
+
+def oldest_attempts(tx: Transaction) -> dict[str, datetime]:
+    """When each executor began the oldest attempt that it has not ended."""
+    a = tx.tables.attempts
+    query = (
+        sa.select(a.c.executor, sa.func.min(a.c.handed_out_at).label("oldest"))
+        .where(a.c.ended_at.is_(None))
+        .group_by(a.c.executor)
+    )
+    return {row.executor: row.oldest for row in tx.connection.execute(query)}
 
 
 def in_the_way(tx: Transaction, deploy: Deploy, *, at: datetime) -> list[Attempt]:

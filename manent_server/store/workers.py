@@ -87,6 +87,33 @@ def write(tx: Transaction, values: Mapping[str, Any]) -> bool:
     return tx.connection.execute(insert).one_or_none() is not None
 
 
+def claim(tx: Transaction, executor: str, incarnation: str, *, by: str, again: bool) -> bool:
+    """Write who takes over from this incarnation: it is never "mine" again.
+
+    Args:
+        tx: The transaction that takes its deploys.
+        executor: The row.
+        incarnation: The start of it that was judged.
+        by: Who claims.
+        again: Also if somebody has claimed it before.
+
+    Returns:
+        False if somebody was faster: another start of it, or another claim.
+    """
+    e = tx.tables.executors
+    where = [e.c.id == executor, e.c.incarnation == incarnation]
+    where += [] if again else [e.c.recovered_by.is_(None)]
+    done = tx.connection.execute(sa.update(e).where(*where).values(recovered_by=by))
+    return done.rowcount == 1
+
+
+def forget(tx: Transaction, executor: str, incarnation: str) -> bool:
+    """Take an executor out of the registry; False if it has started again meanwhile."""
+    e = tx.tables.executors
+    where = (e.c.id == executor, e.c.incarnation == incarnation)
+    return tx.connection.execute(sa.delete(e).where(*where)).rowcount == 1
+
+
 def update(tx: Transaction, executor: str, incarnation: str, **values: Any) -> bool:
     """Change the row of this incarnation; False if it is another's or claimed."""
     e = tx.tables.executors
@@ -183,11 +210,17 @@ def give_up_lease(tx: Transaction, lease: Lease) -> None:
 
 def offering(tx: Transaction, *, pool: str, stale_after: timedelta, at: datetime) -> list[Executor]:
     """Executors that take from the pool: alive by the database's clock and not draining."""
+    crew = alive(tx, stale_after=stale_after, at=at)
+    return [executor for executor in crew if pool in executor.pools]
+
+
+def alive(tx: Transaction, *, stale_after: timedelta, at: datetime) -> list[Executor]:
+    """Executors that take work: alive by the database's clock, unclaimed and not draining."""
     return [
         executor
         for executor in everyone(tx)
-        if pool in executor.pools
-        and not executor.draining
+        if not executor.draining
+        and executor.recovered_by is None
         and not is_lost(
             heartbeat_at=executor.heartbeat_at,
             stopped_at=executor.stopped_at,

@@ -12,7 +12,7 @@ from manent_server.store import deploys, finding, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import inspect, once
+from manent_server.usecases import executors, inspect, once, recover
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import CancelRequest, IdempotencyKey
 
@@ -76,9 +76,31 @@ def _cancel(
     records.write_audit(tx, deed, at=at)
     if row.handed_out_at is None:
         closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=caller.name))
-    elif row.executor is None:
-        conclude(tx, desk, row.id, actor=caller.name)
+    elif row.executor is None or executors.is_abandoned(tx, desk, row):
+        _conclude_unowned(tx, desk, row, caller)
     elif is_first and row.phase != Phase.ROLLING_BACK:
+        deploys.update(tx, row.id, phase=Phase.CANCELLING)
+
+
+def _conclude_unowned(tx: Transaction, desk: Desk, row: Deploy, caller: Caller) -> None:
+    """End what nobody runs: where no lease ends an attempt of a lost worker, a person's word does.
+
+    What its leases keep busy is ended by the reconciler of any process, when they are over.
+    """
+    ended = recover.end_left(tx, desk, row, by=caller.name)
+    if ended:
+        lost = ", ".join(sorted({attempt.executor for attempt in ended}))
+        words = (
+            f"cancelled while {lost} was lost: that {lost} is down rests on the word of "
+            f"{caller.name}; a hook still at work there could meet the next deploy"
+        )
+        deploys.update(tx, row.id, warnings=[*(row.warnings or ()), words])
+        detail = {"rests_on": words, "attempts": [attempt.id for attempt in ended]}
+        deed = Deed(
+            caller.name, "deploy.vouched", row.id, row.application, row.environment, detail
+        )
+        records.write_audit(tx, deed, at=tx.now())
+    if not conclude(tx, desk, row.id, actor=caller.name) and row.phase != Phase.ROLLING_BACK:
         deploys.update(tx, row.id, phase=Phase.CANCELLING)
 
 

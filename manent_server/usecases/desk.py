@@ -7,6 +7,7 @@ from typing import Any
 from manent_server.domain import names
 from manent_server.domain.errors import NotFound
 from manent_server.engine.dispatch import Dispatcher
+from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host
 from manent_server.settings.values import Application, Environment, Placement, Settings
 from manent_server.store.transaction import Store
@@ -30,6 +31,7 @@ class Desk:
     host: Host
     settings: Callable[[], Settings]
     report: Callable[[], Mapping[str, Any]]
+    metrics: Metrics
 
     @property
     def url(self) -> str:

@@ -66,7 +66,7 @@ def _occupier(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None
 
 def _named(tx: Transaction, desk: Desk, deploy: str, executor: str | None) -> dict[str, Any]:
     worker = workers.read(tx, executor) if executor else None
-    alive = inspect.is_alive(desk, worker, tx) if worker else None
+    alive = None if executor is None else worker is not None and inspect.is_alive(desk, worker, tx)
     return {"id": deploy, "executor": executor, "alive": alive}
 
 
@@ -143,9 +143,10 @@ def _ended(row: Deploy) -> str:
 def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] | None) -> str:
     if blocker is not None:
         alive = "" if blocker["alive"] else ", which sends no heartbeat,"
+        free = _freed_by(blocker["executor"], blocker["id"]) if blocker["alive"] is False else ""
         return (
             f"waits until {blocker['executor']}{alive} has ended an attempt of deploy "
-            f"{blocker['id']}"
+            f"{blocker['id']}{free}"
         )
     wake = records.wake_of(tx, row.id)
     if wake is not None:
@@ -154,9 +155,21 @@ def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] |
     doing = ", ".join(f"{s.name} since {view.instant(s.started_at)}" for s in steps)
     worker = workers.read(tx, row.executor) if row.executor else None
     place = f" on {row.executor}" if worker else ""
+    free = ""
     if worker is not None and not inspect.is_alive(desk, worker, tx):
-        place += f", a worker that sent its last heartbeat at {view.instant(worker.heartbeat_at)},"
-    return f"{row.phase}{place}" + (f": {doing}" if doing else "")
+        seen = view.instant(worker.heartbeat_at)
+        has_stopped = worker.stopped_at is not None
+        place += ", a worker that has stopped," if has_stopped else f", silent since {seen},"
+        free = _freed_by(worker.id, row.id)
+    return f"{row.phase}{place}" + (f": {doing}" if doing else "") + free
+
+
+def _freed_by(executor: str | None, deploy: str) -> str:
+    """What frees the place a lost worker holds, besides its own return."""
+    ways = [f"manent-server admin recover --executor {executor}"] if executor else []
+    ways.append(f"manent cancel {deploy}")
+    back = f"{executor} starts again or by" if executor else "by"
+    return f"; free when {back}: {', or '.join(ways)}"
 
 
 def _waiting(
@@ -167,8 +180,12 @@ def _waiting(
         parts.append(f"position {place[0]} in the queue")
     if blocker is not None:
         on = f" on {blocker['executor']}" if blocker["executor"] else ""
-        lost = ", a worker that sends no heartbeat" if blocker["alive"] is False else ""
+        is_lost = blocker["alive"] is False
+        lost = ", a worker that sends no heartbeat" if is_lost else ""
         parts.append(f"behind deploy {blocker['id']}{on}{lost}")
     if lacking:
         parts.append(lacking)
-    return ", ".join(parts) or "waits for a worker to take it"
+    free = ""
+    if blocker is not None and blocker["alive"] is False:
+        free = _freed_by(blocker["executor"], blocker["id"])
+    return (", ".join(parts) or "waits for a worker to take it") + free

@@ -93,3 +93,13 @@ class Stamp:
 
     id: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecoverRequest:
+    """Take over what a lost executor left; `force` skips every check that it is lost."""
+
+    executor: str
+    dry_run: bool = False
+    force: bool = False
+    reason: str | None = None

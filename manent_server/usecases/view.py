@@ -200,6 +200,36 @@ def worker(row: Executor, *, is_alive: bool) -> dict[str, Any]:
     }
 
 
+def executor(
+    row: Executor, *, is_alive: bool, pending: Mapping[str, int], oldest: datetime | None
+) -> dict[str, Any]:
+    """A row of the registry; what is empty is left out."""
+    return {
+        "id": row.id,
+        "version": row.version,
+        "build": row.build,
+        "hostname": row.hostname,
+        "started_at": instant(row.started_at),
+        "heartbeat_at": instant(row.heartbeat_at),
+        "registered": True,
+        "alive": is_alive,
+        "pending": dict(pending) or None,
+        "recovered_by": row.recovered_by,
+        "stopped_at": instant(row.stopped_at),
+        "draining": row.draining,
+        "running": len(row.running or ()),
+        "oldest_step_at": instant(oldest),
+        "pools": list(row.pools),
+        "plugins": list(row.plugins),
+        "configuration": row.configuration,
+    }
+
+
+def stranger(name: str, *, pending: Mapping[str, int]) -> dict[str, Any]:
+    """An executor that holds deploys and is missing from the registry."""
+    return {"id": name, "registered": False, "alive": False, "pending": dict(pending)}
+
+
 def page(items: Sequence[Mapping[str, Any]], after: str | None) -> dict[str, Any]:
     """A page and the cursor of the next one."""
     return {"items": list(items), "next": after}

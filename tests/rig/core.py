@@ -259,7 +259,9 @@ def build(ground: Ground, settings: Settings) -> Core:
     admission = Admission(store, dispatcher, stale_after=STALE_AFTER)
     host = Host({"fake": Plugin("fake", "1", HOOKS, "idempotent")}, {})
     report: dict[str, Any] = {"draining": False, "running": 0, "reasons": []}
-    desk = Desk(store, dispatcher, admission, host, lambda: core.settings, lambda: report)
+    desk = Desk(
+        store, dispatcher, admission, host, lambda: core.settings, lambda: report, Metrics()
+    )
     core = Core(ground.engines, settings, store, dispatcher, admission, desk)
     policy.write(store, settings, release="1.0", by="test")
     return core

@@ -1,5 +1,6 @@
 """Nothing unknown, nothing dead, everything said at once."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -94,11 +95,34 @@ def test_three_beats_are_enough(load: Load) -> None:
     assert found.stale_after == 3 * found.heartbeat_interval
 
 
-def test_automatic_recovery_is_refused_for_now(errors: Errors) -> None:
-    """B26: said in words, also when it is below stale_after."""
-    for value in ("10m", "1s"):
-        [found] = errors(f"recovery: {{auto_recover_after: {value}}}")
-        assert "automatic recovery is not in this release" in found["message"]
+def test_automatic_recovery_before_a_worker_is_lost_is_refused(errors: Errors) -> None:
+    """B26: both keys are named."""
+    [found] = errors("recovery: {auto_recover_after: 59s}")
+    assert found["path"] == "recovery.auto_recover_after"
+    assert found["message"] == (
+        "recovery.auto_recover_after (59s) must be at least recovery.stale_after (1m)"
+    )
+
+
+def test_automatic_recovery_that_leaves_no_lease_is_refused(errors: Errors) -> None:
+    """B26: three heartbeats must fit into what is left of it."""
+    [found] = errors("recovery: {heartbeat_interval: 1s, stale_after: 3s, auto_recover_after: 4s}")
+    assert found["message"] == (
+        "recovery.auto_recover_after (4s) leaves a lease of 2.5s, which must be at least "
+        "3 x recovery.heartbeat_interval (1s)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "recovery: {heartbeat_interval: 1s, stale_after: 3s, auto_recover_after: 4.5s}",
+        "recovery: {auto_recover_after: 1m}",
+        "recovery: {auto_recover_after: 0s, stale_after: 1h}",
+    ],
+)
+def test_automatic_recovery_that_leaves_time_is_taken(load: Load, text: str) -> None:
+    assert load(text).recovery.forget_after == timedelta(days=7)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""Routes of operators: who works, and what to do about a worker that is gone."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+
+from manent_server.api import registry
+from manent_server.api.bodies import RecoverBody
+from manent_server.api.route import PREFIX, Route, needs
+from manent_server.api.session import Asked, Key
+from manent_server.domain.access import ADMINISTER, READ
+from manent_server.usecases.requests import RecoverRequest
+
+router = APIRouter(prefix=f"{PREFIX}/admin", route_class=Route, tags=["admin"])
+Executor = Annotated[str, Path(description="Id of an executor.", examples=["manent-worker-1"])]
+
+
+@router.get(
+    "/executors",
+    response_model=registry.Executors,
+    response_model_exclude_none=True,
+    openapi_extra=needs(READ),
+)
+def executors(asked: Asked) -> Any:
+    """Every worker of the registry, and those missing from it that hold deploys."""
+    return asked.calls.executors(asked.desk, caller=asked.caller)
+
+
+@router.post("/recover", response_model=registry.Recovery, openapi_extra=needs(ADMINISTER))
+def recover(body: RecoverBody, asked: Asked, key: Key) -> Any:
+    """Take over what a lost worker left."""
+    request = RecoverRequest(
+        executor=body.executor, dry_run=body.dry_run, force=body.force, reason=body.reason
+    )
+    return asked.calls.recover(asked.desk, request, caller=asked.caller, key=key)
+
+
+@router.delete(
+    "/executors/{executor}", response_model=registry.Forgotten, openapi_extra=needs(ADMINISTER)
+)
+def forget(executor: Executor, asked: Asked) -> Any:
+    """Take a lost worker that holds nothing out of the registry."""
+    return asked.calls.forget(asked.desk, executor, caller=asked.caller)
