@@ -96,9 +96,7 @@ def _conclude_unowned(tx: Transaction, desk: Desk, row: Deploy, caller: Caller) 
         )
         deploys.update(tx, row.id, warnings=[*(row.warnings or ()), words])
         detail = {"rests_on": words, "attempts": [attempt.id for attempt in ended]}
-        deed = Deed(
-            caller.name, "deploy.vouched", row.id, row.application, row.environment, detail
-        )
+        deed = Deed(caller.name, "deploy.vouched", row.id, row.application, row.environment, detail)
         records.write_audit(tx, deed, at=tx.now())
     if not conclude(tx, desk, row.id, actor=caller.name) and row.phase != Phase.ROLLING_BACK:
         deploys.update(tx, row.id, phase=Phase.CANCELLING)

@@ -182,7 +182,8 @@ def put_back(tx: Transaction, desk: Desk, row: Deploy, *, words: str) -> None:
     phase = Phase.DISPATCHED if row.started_at is None else Phase.INTERRUPTED
     chunk = Chunk(tx.now(), Origin(None, None, "manent", "warning", row.executor), words)
     logs.append(tx, row.id, None, [chunk])
-    desk.dispatcher.dispatch(tx, row.id, phase=phase)
+    version = row.workflow_version if row.started_at is not None else None
+    desk.dispatcher.dispatch(tx, row.id, phase=phase, version=version)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,10 @@ class Core:
         self.settings = replace(self.settings, modified_at=at, **changes)
         policy.write(self.store, self.settings, release="1.0", by="test")
 
+    def recover_automatically(self, after: timedelta = timedelta(minutes=1)) -> None:
+        """Put automatic recovery in force."""
+        self.configure(recovery=replace(self.settings.recovery, auto_recover_after=after))
+
     def change_environment(self, name: str, **changes: Any) -> None:
         """Change one environment."""
         known = dict(self.settings.environments)

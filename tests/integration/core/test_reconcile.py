@@ -32,7 +32,6 @@ def running(core: Core) -> Running:
 @pytest.mark.parametrize(
     ("break_it", "reason"),
     [
-        (lambda c, d: c.set(d, executor="gone"), "executor unknown"),
         (lambda c, _: c.worker(), "incarnation replaced"),
         (lambda c, _: c.set_worker("w1", recovered_by="w2"), "incarnation claimed"),
     ],
@@ -41,6 +40,7 @@ def test_a_deploy_whose_run_is_over_is_dispatched_anew(
     core: Core, running: Running, break_it: Callable[[Core, str], Any], reason: str
 ):
     deploy = running.deploy.id
+    core.worker("w2")
     break_it(core, deploy)
     found = core.reconciler().round()
     assert [(finding.deploy.id, finding.reason) for finding in found] == [(deploy, reason)]
@@ -49,6 +49,91 @@ def test_a_deploy_whose_run_is_over_is_dispatched_anew(
     assert row.executor is None
     assert core.slots() == [deploy]
     assert core.reconciler().round() == []
+
+
+LEFT = [
+    (lambda c, d: c.set(d, executor="gone"), "executor unknown"),
+    (lambda c, _: c.set_worker("w1", stopped_at=c.at()), "incarnation stopped"),
+]
+
+
+@pytest.mark.parametrize(("leave", "reason"), LEFT)
+def test_what_a_lost_worker_holds_is_left_to_a_person_and_said_once(
+    core: Core,
+    running: Running,
+    leave: Callable[[Core, str], Any],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+):
+    """Without automatic recovery only its return or somebody's word goes on with it."""
+    deploy = running.deploy.id
+    core.worker("w2")
+    leave(core, deploy)
+    reconciler = core.reconciler()
+    assert (reconciler.round(), reconciler.round()) == ([], [])
+    assert core.deploy(deploy).state == "PENDING"
+    assert [line for line in caplog.messages if "waits for" in line and deploy in line] != []
+    assert sum(deploy in line for line in caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("leave", "reason"), LEFT)
+def test_with_automatic_recovery_nothing_is_left(
+    core: Core, running: Running, leave: Callable[[Core, str], Any], reason: str
+):
+    deploy = running.deploy.id
+    core.worker("w2")
+    core.recover_automatically()
+    leave(core, deploy)
+    assert [(f.deploy.id, f.reason) for f in core.reconciler().round()] == [(deploy, reason)]
+    assert core.deploy(deploy).executor is None
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_a_dispatch_a_stopped_worker_took_waits_for_automatic_recovery(
+    core: Core, *, automatic: bool
+):
+    """B140: just claimed, never begun: till then it counts as pending under its worker."""
+    worker = core.worker()
+    deploy = core.submit()
+    core.set_delivery(deploy, "PENDING", worker.engine_id)
+    core.set_worker("w1", stopped_at=core.at())
+    if automatic:
+        core.recover_automatically()
+    found = ["dispatch taken by a stopped worker"] if automatic else []
+    assert list(reasons(core.reconciler()).values()) == found
+
+
+def test_a_claimed_deploy_waits_for_a_worker_of_its_version(core: Core, running: Running):
+    """It stays under the lost worker until one appears."""
+    deploy, reconciler = running.deploy.id, core.reconciler()
+    core.worker("w2", version="9.9")
+    core.set_worker("w1", recovered_by="w2")
+    assert (reconciler.round(), reconciler.round()) == ([], [])
+    assert core.deploy(deploy).executor == "w1"
+    core.worker("w3")
+    assert [finding.deploy.id for finding in reconciler.round()] == [deploy]
+
+
+def test_what_turns_up_under_a_persons_claim_ends_on_that_persons_word(
+    core: Core, running: Running
+):
+    """A row that was held while the claim was made: its attempt without end is ended as well."""
+    errand = running.errand()
+    running.hand_out(errand)
+    core.worker("w2")
+    core.set_worker("w1", recovered_by="user:ann", heartbeat_at=long_ago())
+    core.reconciler().round()
+    [attempt] = core.attempts(running.deploy.id)
+    assert (attempt.result, attempt.died) == ("interrupted", True)
+
+
+def test_a_workers_claim_ends_no_attempt(core: Core, running: Running):
+    """Nobody has vouched for it: its lease is waited for."""
+    running.hand_out(running.errand())
+    core.worker("w2")
+    core.set_worker("w1", recovered_by="w2", heartbeat_at=long_ago())
+    core.reconciler().round()
+    assert [attempt.ended_at for attempt in core.attempts(running.deploy.id)] == [None]
 
 
 @pytest.mark.parametrize(
@@ -210,14 +295,14 @@ def test_what_somebody_goes_on_with_is_left_alone(core: Core, running: Running, 
 
 def test_a_finding_that_is_true_no_more_is_not_repaired(core: Core, running: Running):
     deploy = running.deploy.id
-    core.set(deploy, executor="gone")
+    core.set(deploy, incarnation="old")
     (finding,) = core.reconciler().findings()
     with core.store.write() as tx:
         core.dispatcher.dispatch(tx, deploy)
     assert not core.reconciler()._repair(finding)
-    core.set(deploy, dispatch=1, executor="w1")
+    core.set(deploy, dispatch=1, executor="w1", incarnation=running.worker.incarnation)
     assert not core.reconciler()._repair(finding)
-    core.set(deploy, state="SUCCESS", executor="gone")
+    core.set(deploy, state="SUCCESS", incarnation="old")
     assert not core.reconciler()._repair(finding)
 
 
