@@ -35,6 +35,10 @@ DEPLOY = {
     "kind": "deploy",
     "state": "ENQUEUED",
 }
+EXECUTORS = [
+    {"id": "w0", "registered": True, "alive": True, "pending": None, "recovered_by": None},
+    {"id": "w1", "registered": False, "alive": False, "pending": {"0.1.0": 2}},
+]
 LOCK = {"id": "l1", "reason": "audit", "owner": "ann", "automatic": False}
 
 
@@ -72,6 +76,13 @@ class FakeUsecases:
             for name in ("steps", "attempts", "inventory", "environments", "applications", "locks")
         }
         answers |= {
+            "executors": lambda *_: {"version": "0.1.0", "executors": EXECUTORS},
+            "recover": lambda request: {
+                "executor": request.executor,
+                "dry_run": request.dry_run,
+                "workflows": [],
+            },
+            "forget": lambda executor: {"id": executor, "forgotten": True},
             "deploys": lambda *_: {"items": [DEPLOY], "next": "cursor"},
             "deploy": self._deploy,
             "environment": lambda name: {"name": name, "tier": "production"},

@@ -97,6 +97,6 @@ def test_the_reference_lists_exactly_what_is_served() -> None:
 
 @pytest.mark.parametrize("metric", metrics.LISTED, ids=lambda metric: metric.name)
 def test_no_label_names_a_person_or_a_deploy(metric: metrics.Metric) -> None:
-    allowed = {"executor", "state", "outcome", "plugin", "hook", "result", "reason"}
+    allowed = {"executor", "state", "outcome", "plugin", "hook", "result", "reason", "kind"}
 
     assert set(metric.labels) <= allowed | {"method", "route", "status"}
