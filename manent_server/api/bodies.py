@@ -14,6 +14,7 @@ from manent_server.api.fields import (
     Priority,
     Reason,
     Sequence,
+    StepName,
     Text,
     UpperCase,
     Version,
@@ -102,6 +103,25 @@ class RollbackBody(Body):
     )
 
 
+class RerunBody(Body):
+    """Do an ended deploy again from one of its steps."""
+
+    from_: StepName = Field(alias="from", description="The first step that is done again.")
+    reason: Reason | None = None
+    override: Annotated[list[GateName], Field(max_length=20)] = Field(
+        default=[], description="Gates that do not hold it back."
+    )
+
+
+class RetryBody(Body):
+    """Do an ended deploy again from the first step that did not succeed."""
+
+    reason: Reason | None = None
+    override: Annotated[list[GateName], Field(max_length=20)] = Field(
+        default=[], description="Gates that do not hold it back."
+    )
+
+
 class CancelBody(Body):
     """Stop a deploy."""
 
@@ -141,6 +161,16 @@ class DeployQuery(Parameters):
         default=None, description="`next` of the page before."
     )
     limit: Limit = 50
+
+
+class RerunQuery(Parameters):
+    """Where a rerun would begin."""
+
+    from_: StepName | None = Field(
+        default=None,
+        alias="from",
+        description="The step; the first that did not succeed unless given.",
+    )
 
 
 class InventoryQuery(Parameters):

@@ -16,6 +16,7 @@ from manent_server.usecases import (
 )
 from manent_server.usecases import executors as registry
 from manent_server.usecases import lock as locking
+from manent_server.usecases import rerun as rerunning
 
 Call = Callable[..., Any]
 
@@ -27,6 +28,8 @@ class Calls:
     submit: Call = submit.submit
     roll_back: Call = roll_back.roll_back
     cancel: Call = cancel.cancel
+    rerun: Call = rerunning.rerun
+    rerun_plan: Call = rerunning.plan
     lock: Call = locking.lock
     unlock: Call = locking.unlock
     deploys: Call = inspect.deploys

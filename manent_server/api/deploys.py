@@ -5,7 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from manent_server.api import shapes
-from manent_server.api.bodies import CancelBody, DeployBody, DeployQuery, RollbackBody
+from manent_server.api.bodies import (
+    CancelBody,
+    DeployBody,
+    DeployQuery,
+    RerunBody,
+    RerunQuery,
+    RetryBody,
+    RollbackBody,
+)
 from manent_server.api.fields import Address
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
@@ -14,12 +22,14 @@ from manent_server.usecases.requests import (
     CancelRequest,
     DeployFilter,
     DeployRequest,
+    RerunRequest,
     RollbackRequest,
 )
 
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["deploys"])
 _ONE = "/deploys/{address:address}"
 _PLAINLY = CancelBody()
+_AS_IT_WAS = RetryBody()
 
 
 @router.post("/deploys", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY))
@@ -98,6 +108,30 @@ def cancel(address: Address, asked: Asked, key: Key, body: CancelBody = _PLAINLY
     """Stop a deploy; with `rollback`, roll back what it touched."""
     request = CancelRequest(rollback=body.rollback, reason=body.reason)
     return asked.calls.cancel(asked.desk, address, request, caller=asked.caller, key=key)
+
+
+@router.get(f"{_ONE}/rerun", response_model=shapes.RerunPlan, openapi_extra=needs(READ))
+def rerun_plan(address: Address, asked: Asked, query: Annotated[RerunQuery, Query()]) -> Any:
+    """What a rerun would carry over and do again."""
+    return asked.calls.rerun_plan(asked.desk, address, begin=query.from_)
+
+
+@router.post(
+    f"{_ONE}/rerun", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY)
+)
+def rerun(address: Address, body: RerunBody, asked: Asked, key: Key) -> Any:
+    """Do an ended deploy again from a step: a new deploy that takes over what came before."""
+    request = RerunRequest(body.from_, body.reason, tuple(body.override))
+    return asked.calls.rerun(asked.desk, address, request, caller=asked.caller, key=key)
+
+
+@router.post(
+    f"{_ONE}/retry", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY)
+)
+def retry(address: Address, asked: Asked, key: Key, body: RetryBody = _AS_IT_WAS) -> Any:
+    """Do an ended deploy again from the first step that did not succeed."""
+    request = RerunRequest(None, body.reason, tuple(body.override))
+    return asked.calls.rerun(asked.desk, address, request, caller=asked.caller, key=key)
 
 
 @router.get(_ONE, response_model=shapes.Deploy, openapi_extra=needs(READ))

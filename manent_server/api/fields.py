@@ -71,6 +71,7 @@ Instant = Annotated[
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=_PROSE)]
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[!-~]+$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
+StepName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
 Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(_whole)]
 # Query parameters are text: only plain digits count as a number.

@@ -64,6 +64,7 @@ class Deploy(Shape):
     deadline_at: When | None = None
     root: str | None = None
     rerun_of: str | None = None
+    rerun_from: str | None = None
     pass_: int | None = Field(default=None, alias="pass")
     dispatch: int | None = None
     epoch: int | None = None
@@ -95,6 +96,22 @@ class Step(Shape):
     ended_at: When | None = None
     error: dict[str, Any] | None = None
     outputs: dict[str, Any] | None = None
+    carried_from: str | None = None
+
+
+class RerunPlan(Shape):
+    """What a rerun would take over from an ended deploy, and what it would do again."""
+
+    of: str
+    root: str
+    pass_: int = Field(alias="pass")
+    application: str
+    environment: str
+    version: str
+    kind: str
+    from_: str = Field(alias="from")
+    carried: list[str] = []
+    again: list[str] = []
 
 
 class Attempt(Shape):

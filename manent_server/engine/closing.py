@@ -78,13 +78,28 @@ class _Course:
 
     def begun(self, row: Deploy, step: str) -> frozenset[str]:
         """Targets on which such a step was handed out and began, in this pass."""
-        return frozenset(
+        handed_out = frozenset(
             attempt.target
             for attempt in self.attempts
             if attempt.pass_number == row.pass_number
             and attempt.step.split(":", 1)[0] == step
             and attempt.result != "not_started"
         )
+        return handed_out | self._carried(row, step)
+
+    def since(self, target: str) -> datetime | None:
+        """When what runs there was brought, if this deploy only took it over."""
+        mine = [step for step in self.steps.values() if step.target == target]
+        ends = [step.ended_at for step in mine if step.carried_from is not None]
+        return max(filter(None, ends), default=None) if len(ends) == len(mine) else None
+
+    def _carried(self, row: Deploy, step: str) -> frozenset[str]:
+        """Targets such a step of the deploy this one reruns had changed."""
+        brought = (row.prepared or {}).get("carried", ())
+        return frozenset(target for target in brought if self._has(f"{step}:{target}"))
+
+    def _has(self, name: str) -> bool:
+        return name in self.steps and self.steps[name].carried_from is not None
 
 
 def _course(tx: Transaction, row: Deploy) -> _Course:
@@ -166,7 +181,7 @@ def _stock(row: Deploy, course: _Course, change: Change, at: datetime) -> Stock:
         outputs=_returned_outputs(course, change.target, past)
         if returned
         else _outputs(row, course, change.target),
-        since=at,
+        since=course.since(change.target) or at,
         deploy=row.id,
         state=change.state,
     )

@@ -9,26 +9,28 @@ from typing import Any
 
 from manent_server.domain import order as orders
 from manent_server.domain import retry
-from manent_server.domain.deploy import Kind
 from manent_server.domain.errors import ManentError, Unavailable
-from manent_server.domain.inventory import Knowledge
 from manent_server.domain.plan import PREPARE
 from manent_server.domain.retry import Failure
+from manent_server.engine import carrying
+from manent_server.engine import past as pasts
 from manent_server.engine.handout import deadline_error, is_current
 from manent_server.engine.run import LONG_WAIT, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.engine.stepper import CANCELLED, Outcome
 from manent_server.settings.fill import fill
 from manent_server.sources.locations import ArtifactUnavailable
-from manent_server.store import deploys, records, work
+from manent_server.store import deploys, work
 from manent_server.store.deploys import Deploy
-from manent_server.store.records import Stock
 from manent_server.store.transaction import Transaction
 
 
 def prepare(run: Run) -> Outcome:
     """Store the snapshot, or read the one that is stored, into `run.prepared`."""
-    run.write(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
+    carried = run.write(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
+    if carried:
+        names = ", ".join(carried)
+        run.logbook.say(f"carried over from deploy {run.deploy.rerun_of}: {names}", step=PREPARE)
     while True:
         run.check()
         row = run.steps()[PREPARE]
@@ -43,10 +45,15 @@ def prepare(run: Run) -> Outcome:
             _try(run)
 
 
-def _record_plan(tx: Transaction, run: Run) -> None:
+def _record_plan(tx: Transaction, run: Run) -> list[str]:
+    """Record the steps; the names of those that were taken over just now."""
     row = deploys.lock(tx, run.deploy.id)
-    if row is not None and is_current(row, run.deploy):
-        work.write_steps(tx, row, run.plan.steps())
+    if row is None or not is_current(row, run.deploy):
+        return []
+    is_known = row.rerun_of is None or work.read_step(tx, row.id, row.pass_number, PREPARE)
+    carried = {} if is_known else carrying.carry(tx, row, run.plan)
+    work.write_steps(tx, row, run.plan.steps(), carried=carried)
+    return [name for name, step in carried.items() if step.state == "succeeded"]
 
 
 def _stored(run: Run) -> Mapping[str, Any] | None:
@@ -90,8 +97,9 @@ def _shown(error: ManentError) -> dict[str, Any]:
 
 def _artifacts(run: Run) -> dict[str, dict[str, str]]:
     """Per target the filled-in address and the digest of what was found there."""
-    gone_back = _gone_back(run)
-    stored = (gone_back.prepared or {}).get("artifacts", {}) if gone_back is not None else {}
+    # A rerun brings what its deploy brought, as a rollback what ran before: by their digests.
+    source = _read(run, run.deploy.rerun_of) or _gone_back(run)
+    stored = (source.prepared or {}).get("artifacts", {}) if source is not None else {}
     found: dict[str, dict[str, str]] = {
         name: dict(stored[name]) for name in run.order.targets if name in stored
     }
@@ -122,10 +130,11 @@ def _url(run: Run, target: str) -> str:
 
 
 def _gone_back(run: Run) -> Deploy | None:
-    if run.deploy.rollback_to is None:
-        return None
-    target = run.deploy.rollback_to
-    return run.ask(lambda tx: deploys.read(tx, target))
+    return _read(run, run.deploy.rollback_to)
+
+
+def _read(run: Run, deploy: str | None) -> Deploy | None:
+    return None if deploy is None else run.ask(lambda tx: deploys.read(tx, deploy))
 
 
 def _configuration(run: Run) -> dict[str, Any]:
@@ -143,74 +152,24 @@ def _record(
     row = deploys.lock(tx, run.deploy.id)
     if row is None or not is_current(row, run.deploy):
         raise Unwound(run.deploy.id)
-    good = deploys.last_good(tx, row.application, row.environment)
-    past, warnings = _past(tx, run, good)
+    past = pasts.fix(tx, row, run.order)
     prepared = {
         "artifacts": dict(artifacts),
         "configuration": dict(configuration),
         "configuration_digest": orders.digest(configuration) if configuration else None,
-        "past": past,
+        "past": dict(past.targets),
     }
     at = tx.now()
     deploys.update(
         tx,
         row.id,
         prepared=prepared,
-        replaces=good.id if good else None,
-        warnings=list(dict.fromkeys([*(row.warnings or []), *warnings])) or None,
+        replaces=past.replaces,
+        warnings=list(dict.fromkeys([*(row.warnings or []), *past.warnings])) or None,
     )
     work.update_step(
         tx, row.id, row.pass_number, PREPARE, state="succeeded", started_at=at, ended_at=at
     )
-
-
-def _past(tx: Transaction, run: Run, good: Deploy | None) -> tuple[dict[str, Any], list[str]]:
-    """Per target what ran there, with the digest and configuration to go back to it."""
-    stock = {
-        row.target: row
-        for row in records.inventory(
-            tx, application=run.deploy.application, environment=run.deploy.environment
-        )
-    }
-    sources: dict[str, Deploy | None] = {good.id: good} if good else {}
-    past: dict[str, Any] = {}
-    warnings: list[str] = []
-    for target in run.order.targets:
-        row = stock.get(target)
-        known = row if row is not None and row.state == Knowledge.KNOWN else None
-        if known is not None and known.deploy not in sources:
-            sources[known.deploy] = deploys.read(tx, known.deploy)
-        source = sources[known.deploy] if known else good
-        if source is None:
-            continue
-        past[target] = _one_past(tx, source, target, known)
-        if run.order.artifact is not None and past[target]["artifact"] is None:
-            warnings.append(f"{target}: no artifact is recorded for going back to {source.version}")
-    return past, warnings
-
-
-def _one_past(tx: Transaction, source: Deploy, target: str, known: Stock | None) -> dict[str, Any]:
-    prepared = source.prepared or {}
-    older = prepared.get("past", {}).get(target)
-    outputs = known.outputs if known else None
-    if known is not None and older is not None and _was_undone(tx, source, target):
-        # What runs is what the deploy before had found there.
-        return {**older, "outputs": outputs}
-    return {
-        "deploy": source.id,
-        "version": source.version,
-        "artifact": prepared.get("artifacts", {}).get(target),
-        "configuration": prepared.get("configuration", {}),
-        "configuration_digest": prepared.get("configuration_digest"),
-        "outputs": outputs,
-    }
-
-
-def _was_undone(tx: Transaction, source: Deploy, target: str) -> bool:
-    if source.kind == Kind.ROLLBACK:
-        return False
-    step = work.read_step(tx, source.id, source.pass_number, f"rollback:{target}")
-    return step is not None and step.state == "succeeded"
 
 
 def _fail(run: Run, error: Mapping[str, Any], *, is_retryable: bool = False) -> None:

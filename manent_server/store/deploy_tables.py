@@ -82,6 +82,7 @@ def _asked(name: Naming) -> list[sa.schema.SchemaItem]:
         json("override"),
         text("root"),
         sa.Column("rerun_of", sa.Text, name.key("id", "deploys"), nullable=True),
+        text("rerun_from", null=True),
         sa.Column("pass_number", sa.Integer, nullable=False),
         sa.Column("dispatch", sa.Integer, nullable=False),
         at("dispatched_at"),
@@ -141,6 +142,8 @@ def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
         index(name, "deploys_good", ["application", "environment", "state", "epoch"]),
         index(name, "deploys_queue", ["environment", "state", "priority", "ticket"]),
         index(name, "deploys_executor", ["executor", "state"]),
+        index(name, "deploys_root", ["root"]),
+        index(name, "deploys_rerun_of", ["rerun_of"]),
         index(name, "deploys_rollback_to", ["rollback_to"]),
         index(name, "deploys_replaces", ["replaces"]),
     ]

@@ -46,6 +46,7 @@ class Deploy:
     override: Sequence[str] | None
     root: str
     rerun_of: str | None
+    rerun_from: str | None
     pass_number: int
     dispatch: int
     dispatched_at: datetime | None
@@ -173,6 +174,13 @@ def update(tx: Transaction, deploy: str, **values: Any) -> None:
     )
     if done.rowcount != 1:
         raise EndedDeploy(deploy)
+
+
+def next_pass(tx: Transaction, root: str) -> int:
+    """The number of the next pass of a root; the caller holds the environment's row lock."""
+    d = tx.tables.deploys
+    query = sa.select(sa.func.max(d.c.pass_number)).where(d.c.root == root)
+    return int(tx.connection.execute(query).scalar_one() or 0) + 1
 
 
 def mark_superseding(tx: Transaction, deploy: str, by: str) -> None:

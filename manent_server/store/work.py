@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,6 +35,7 @@ class StepRow:
     started_at: datetime | None
     next_try_at: datetime | None
     ended_at: datetime | None
+    carried_from: str | None
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,16 @@ class Attempt:
     outputs: Mapping[str, Any] | None
 
 
+_CARRIED = (
+    "state",
+    "failures",
+    "outputs",
+    "error",
+    "started_at",
+    "next_try_at",
+    "ended_at",
+    "carried_from",
+)
 _STEP = tuple(field.name for field in fields(StepRow))
 _ATTEMPT = tuple(field.name for field in fields(Attempt))
 
@@ -81,8 +93,21 @@ def _attempts(tx: Transaction) -> sa.Select[Any]:
     return sa.select(*(tx.tables.attempts.c[name] for name in _ATTEMPT))
 
 
-def write_steps(tx: Transaction, deploy: Deploy, steps: Iterable[Step]) -> None:
-    """Record the steps of a pass that are not yet recorded."""
+def write_steps(
+    tx: Transaction,
+    deploy: Deploy,
+    steps: Iterable[Step],
+    *,
+    carried: Mapping[str, StepRow] = MappingProxyType({}),
+) -> None:
+    """Record the steps of a pass that are not yet recorded.
+
+    Args:
+        tx: The transaction that holds the deploy's row.
+        deploy: Whose pass.
+        steps: The plan, or the part of it to record.
+        carried: By name, steps of another pass whose end this one takes over.
+    """
     known = {step.name for step in read_steps(tx, deploy.id, pass_number=deploy.pass_number)}
     rows = [
         {
@@ -93,14 +118,23 @@ def write_steps(tx: Transaction, deploy: Deploy, steps: Iterable[Step]) -> None:
             "hook": step.hook,
             "target": step.target,
             "wave": step.wave,
-            "state": "waiting",
-            "failures": 0,
+            **_end_of(carried.get(step.name), deploy),
         }
         for step in steps
         if step.name not in known
     ]
     if rows:
         tx.connection.execute(tx.tables.steps.insert(), rows)
+
+
+def _end_of(carried: StepRow | None, deploy: Deploy) -> dict[str, Any]:
+    """How a new row begins: waiting, or as the row that is carried over ended."""
+    if carried is None:
+        nothing = dict.fromkeys(_CARRIED)
+        return nothing | {"state": "waiting", "failures": 0}
+    taken = {name: getattr(carried, name) for name in _CARRIED}
+    is_own = (carried.deploy, carried.pass_number) == (deploy.id, deploy.pass_number)
+    return taken | {"carried_from": None if is_own else carried.carried_from or carried.deploy}
 
 
 def forget_steps(tx: Transaction, deploy: Deploy) -> None:

@@ -38,6 +38,8 @@ def _steps(name: Naming) -> list[sa.schema.SchemaItem]:
         at("started_at"),
         at("next_try_at"),
         at("ended_at"),
+        # The deploy that performed it, where this one took its result over.
+        text("carried_from", null=True),
     ]
 
 

@@ -26,6 +26,22 @@ DEFAULT_PRIORITY = 100
 HEAD_PRIORITY = -1
 
 
+OVERRIDES = ("outdated",)
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Of a rerun: the first deploy of its root, the one it takes over from, the step it begins at.
+
+    `pass_number` counts over all deploys of the root.
+    """
+
+    root: str
+    of: str
+    begin: str
+    pass_number: int
+
+
 @dataclass(frozen=True)
 class Draft:
     """A deploy that is about to be accepted; the id is made outside the transaction."""
@@ -48,6 +64,7 @@ class Draft:
     rollback_to: str | None = None
     links: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] | None = None
+    lineage: Lineage | None = None
 
 
 def order_for(desk: Desk, placement: Placement, environment: Environment) -> Order:
@@ -107,6 +124,36 @@ def demand_environment(tx: Transaction, draft: Draft) -> None:
         )
 
 
+def demand_override(gates_passed: Sequence[str]) -> None:
+    """Refuse to pass a gate that cannot be passed.
+
+    Raises:
+        Invalid: Naming it.
+    """
+    for gate in gates_passed:
+        if gate not in OVERRIDES:
+            raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {', '.join(OVERRIDES)}")
+
+
+def demand_newer(tx: Transaction, draft: Draft) -> None:
+    """A sequence that was overtaken already is refused: nothing would ever open that gate.
+
+    Raises:
+        Refused: Naming the deploy that overtook it.
+    """
+    if draft.sequence is None or draft.kind == Kind.ROLLBACK or "outdated" in draft.override:
+        return
+    place = (draft.application, draft.environment.name)
+    later = queue.outdated_by(tx, place, draft.sequence)
+    if later is not None:
+        raise Refused(
+            f"sequence {draft.sequence} is outdated: deploy {later} has succeeded with a later one",
+            code="outdated",
+            next="deploy a newer version, or ask with override: [outdated]",
+            facts={"superseded_by": later},
+        )
+
+
 def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     """Write the deploy and admit; the caller holds the environment's row lock."""
     at = tx.now()
@@ -147,20 +194,35 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "not_before": draft.not_before,
             "not_after": draft.not_after,
             "override": list(draft.override),
-            "root": draft.id,
+            **_lineage(draft),
             "rollback_to": draft.rollback_to,
             "links": draft.links,
             "changes": draft.changes,
         },
     )
     _wake(tx, draft, closed)
-    detail = {"kind": draft.kind, "version": draft.version, "reason": draft.reason}
+    detail: dict[str, Any] = {"kind": draft.kind, "version": draft.version}
+    detail["reason"] = draft.reason
+    if draft.lineage is not None:
+        detail |= {"rerun_of": draft.lineage.of, "from": draft.lineage.begin}
     deed = Deed(
         draft.caller.name, "deploy.requested", draft.id, draft.application, environment, detail
     )
     records.write_audit(tx, deed, at=at)
     admission.within(tx, environment)
     return draft.id
+
+
+def _lineage(draft: Draft) -> dict[str, Any]:
+    line = draft.lineage
+    if line is None:
+        return {"root": draft.id}
+    return {
+        "root": line.root,
+        "rerun_of": line.of,
+        "rerun_from": line.begin,
+        "pass_number": line.pass_number,
+    }
 
 
 def _wake(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate]) -> None:

@@ -39,6 +39,15 @@ class RollbackRequest:
 
 
 @dataclass(frozen=True)
+class RerunRequest:
+    """Do an ended deploy again from a step (None: from the first that did not succeed)."""
+
+    begin: str | None = None
+    reason: str | None = None
+    override: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class CancelRequest:
     """Stop a deploy; with `rollback` bring its touched targets back."""
 

@@ -6,8 +6,8 @@ from typing import Any
 from manent_server.domain import access, names
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind
-from manent_server.domain.errors import Conflict, Invalid, Refused
-from manent_server.store import deploys, queue
+from manent_server.domain.errors import Conflict, Invalid
+from manent_server.store import deploys
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import inspect, once
 from manent_server.usecases.accept import (
@@ -16,12 +16,13 @@ from manent_server.usecases.accept import (
     accept,
     chosen,
     demand_environment,
+    demand_newer,
+    demand_override,
     order_for,
 )
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployRequest, IdempotencyKey
 
-OVERRIDES = ("outdated",)
 IF_BLOCKED = ("wait", "refuse")
 
 
@@ -45,7 +46,7 @@ def submit(
         if deploys.read(tx, draft.id) is not None:
             return draft.id  # the answer to an earlier COMMIT was lost
         ready = draft if draft.version else _as_live(tx, draft)
-        _demand_newer(tx, ready)
+        demand_newer(tx, ready)
         accept(tx, ready, desk.admission)
         once.remember(tx, caller, key, draft.id)
         return draft.id
@@ -80,21 +81,6 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
     )
 
 
-def _demand_newer(tx: Transaction, draft: Draft) -> None:
-    """A sequence that was overtaken already is refused: nothing would ever open that gate."""
-    if draft.sequence is None or "outdated" in draft.override:
-        return
-    place = (draft.application, draft.environment.name)
-    later = queue.outdated_by(tx, place, draft.sequence)
-    if later is not None:
-        raise Refused(
-            f"sequence {draft.sequence} is outdated: deploy {later} has succeeded with a later one",
-            code="outdated",
-            next="deploy a newer version, or ask with override: [outdated]",
-            facts={"superseded_by": later},
-        )
-
-
 def _kind(request: DeployRequest) -> Kind:
     if request.kind not in (Kind.DEPLOY, Kind.REDEPLOY):
         raise Invalid(
@@ -112,9 +98,7 @@ def _kind(request: DeployRequest) -> Kind:
 
 
 def _check(request: DeployRequest) -> None:
-    for gate in request.override:
-        if gate not in OVERRIDES:
-            raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {', '.join(OVERRIDES)}")
+    demand_override(request.override)
     if request.if_blocked is not None and request.if_blocked not in IF_BLOCKED:
         raise Invalid(f"if_blocked {request.if_blocked!r} is not known", next="use wait or refuse")
     if request.not_before and request.not_after and request.not_after <= request.not_before:

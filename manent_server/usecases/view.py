@@ -48,6 +48,7 @@ def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) 
         "deadline_at": instant(row.deadline_at),
         "root": row.root,
         "rerun_of": row.rerun_of,
+        "rerun_from": row.rerun_from,
         "pass": row.pass_number,
         "dispatch": row.dispatch,
         "epoch": row.epoch,
@@ -98,6 +99,7 @@ def step(row: StepRow, *, attempts: int) -> dict[str, Any]:
         "ended_at": instant(row.ended_at),
         "error": dict(row.error) if row.error else None,
         "outputs": dict(row.outputs) if row.outputs else None,
+        "carried_from": row.carried_from,
     }
 
 

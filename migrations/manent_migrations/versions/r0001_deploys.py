@@ -96,6 +96,8 @@ def _deploys(name: Naming, create: Create) -> None:
         sa.Index(name.index("deploys_good"), "application", "environment", "state", "epoch"),
         sa.Index(name.index("deploys_queue"), "environment", "state", "priority", "ticket"),
         sa.Index(name.index("deploys_executor"), "executor", "state"),
+        sa.Index(name.index("deploys_root"), "root"),
+        sa.Index(name.index("deploys_rerun_of"), "rerun_of"),
         sa.Index(name.index("deploys_rollback_to"), "rollback_to"),
         sa.Index(name.index("deploys_replaces"), "replaces"),
     )
@@ -166,6 +168,7 @@ def _links(name: Naming) -> list[sa.Column[Any]]:
     return [
         text("root"),
         refers("rerun_of", name.key("id", "deploys"), null=True),
+        text("rerun_from", null=True),
         refers("rollback_to", name.key("id", "deploys"), null=True),
         refers("replaces", name.key("id", "deploys", on_delete="SET NULL"), null=True),
         refers("superseded_by", name.key("id", "deploys", on_delete="SET NULL"), null=True),
@@ -212,6 +215,7 @@ def _steps(name: Naming, create: Create) -> None:
         at("started_at"),
         at("next_try_at"),
         at("ended_at"),
+        text("carried_from", null=True),
     )
 
 

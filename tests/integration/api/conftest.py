@@ -39,6 +39,7 @@ EXECUTORS = [
     {"id": "w0", "registered": True, "alive": True, "pending": None, "recovered_by": None},
     {"id": "w1", "registered": False, "alive": False, "pending": {"0.1.0": 2}},
 ]
+RERUN = {"of": "d1", "root": "d1", "pass": 2, "from": "deploy:web-1", "carried": ["prepare"]}
 LOCK = {"id": "l1", "reason": "audit", "owner": "ann", "automatic": False}
 
 
@@ -68,7 +69,7 @@ class FakeUsecases:
 
     def calls(self) -> Calls:
         answers: dict[str, Callable[..., Any]] = {
-            name: lambda *_: DEPLOY for name in ("submit", "roll_back", "cancel")
+            name: lambda *_: DEPLOY for name in ("submit", "roll_back", "cancel", "rerun")
         }
         answers |= {name: lambda *_: LOCK for name in ("lock", "unlock")}
         answers |= {
@@ -86,6 +87,7 @@ class FakeUsecases:
             "deploys": lambda *_: {"items": [DEPLOY], "next": "cursor"},
             "deploy": self._deploy,
             "environment": lambda name: {"name": name, "tier": "production"},
+            "rerun_plan": lambda *_: {**DEPLOY, **RERUN},
             "explain": lambda *_: {"id": "d1", "state": "ENQUEUED", "summary": "it is next"},
             "log": self._log,
             "ready": lambda: self.report,

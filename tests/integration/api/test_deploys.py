@@ -10,15 +10,16 @@ from starlette.testclient import TestClient
 from manent_server.api.body import digest
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Outcome, State
+from manent_server.usecases.accept import OVERRIDES
 from manent_server.usecases.requests import (
     CancelRequest,
     DeployFilter,
     DeployRequest,
     IdempotencyKey,
     LockRequest,
+    RerunRequest,
     RollbackRequest,
 )
-from manent_server.usecases.submit import OVERRIDES
 from tests.integration.api.conftest import ADMIN, DEPLOY, FakeUsecases
 
 ANN = Caller("ann", "admin")
@@ -292,3 +293,26 @@ def test_the_words_of_the_query_are_those_of_the_domain(client: TestClient) -> N
         assert client.post("/api/v1/deploys", json=body).status_code == 202
     for outcome in Outcome:
         assert client.get(f"/api/v1/deploys?outcome={outcome}").status_code == 200
+
+
+def test_a_rerun_says_where_it_begins_and_a_retry_does_not(
+    client: TestClient, fake: FakeUsecases
+) -> None:
+    body = {"from": "deploy:web-1", "reason": "again", "override": ["outdated"]}
+    answer = client.post("/api/v1/deploys/d1/rerun", json=body)
+    assert answer.status_code == 202
+    wanted = RerunRequest("deploy:web-1", "again", ("outdated",))
+    assert fake.last() == ("rerun", ("d1", wanted), {"caller": ANN, "key": None})
+
+    assert client.post("/api/v1/deploys/d1/retry").status_code == 202
+    assert fake.last() == ("rerun", ("d1", RerunRequest()), {"caller": ANN, "key": None})
+
+    assert client.post("/api/v1/deploys/d1/rerun", json={}).status_code == 422
+
+
+def test_the_plan_of_a_rerun_is_shown(client: TestClient, fake: FakeUsecases) -> None:
+    shown = client.get("/api/v1/deploys/d1/rerun?from=deploy:web-1").json()
+    assert (shown["from"], shown["pass"], shown["carried"]) == ("deploy:web-1", 2, ["prepare"])
+    assert fake.last() == ("rerun_plan", ("d1",), {"begin": "deploy:web-1"})
+    client.get("/api/v1/deploys/d1/rerun")
+    assert fake.last() == ("rerun_plan", ("d1",), {"begin": None})
