@@ -1,22 +1,23 @@
 """Around every request: its id, the headers of every answer, the access log, the last resort."""
 
+import logging
 import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from manent_server.api import problem
 from manent_server.domain.errors import ManentError
+from manent_server.observability.log import fields
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 
-_log = structlog.stdlib.get_logger("manent.api")
+_log = logging.getLogger("manent.api")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -65,13 +66,14 @@ class Envelope:
         try:
             await self._app(scope, receive, answer.send)
         except ClientDisconnect:
-            _log.debug("client went away", request_id=answer.request_id)
+            _log.debug("client went away", extra=fields(request_id=answer.request_id))
         except ManentError as error:
             await self._refuse(problem.from_error(error), scope, receive, answer)
         except problem.HttpRefusal as error:
             await self._refuse(error.problem, scope, receive, answer)
         except Exception:  # noqa: BLE001 - the last resort: nothing of it may reach the caller
-            _log.exception("unexpected error", request_id=answer.request_id, path=scope["path"])
+            named = fields(request_id=answer.request_id, path=scope["path"])
+            _log.exception("unexpected error", extra=named)
             await self._refuse(problem.unexpected(), scope, receive, answer)
 
     async def _refuse(
@@ -88,8 +90,7 @@ class Envelope:
         self._metrics.http_request(scope["method"], route, status, seconds=seconds)
         caller = scope["state"].get("caller")
         write = _log.debug if scope["path"] in _QUIET else _log.info
-        write(
-            "request",
+        named = fields(
             method=scope["method"],
             path=scope["path"],
             status=status,
@@ -98,6 +99,7 @@ class Envelope:
             request_id=scope["state"]["request_id"],
             **_named(caller),
         )
+        write("request", extra=named)
 
 
 class _Answer:

@@ -3,7 +3,7 @@
 Every attempt of a deploy sees the snapshot that `prepare` stored, wherever it runs.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from manent_server.domain.errors import ManentError
 from manent_server.domain.plan import Step
 from manent_server.engine.run import Run
-from manent_server.settings.fill import fill
+from manent_server.settings.fill import fill, is_template
 from manent_server.store.work import StepRow
 
 CONFIG_PREFIX = "config://"
@@ -114,23 +114,6 @@ def _fetched(run: Run, aim: Aim) -> dict[str, str] | None:
         return None
     fetched = run.shop.artifacts.fetch(aim.artifact["url"], sha256=aim.artifact["sha256"])
     return {"path": str(fetched.path), "sha256": fetched.sha256}
-
-
-def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in options with its path, as plugins name those they mark as templates."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from texts(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts(item, path)
-    elif isinstance(value, str):
-        yield path, value
-
-
-def is_template(path: str, templates: Collection[str]) -> bool:
-    """Whether the option at this path is marked as a template, itself or as part of a map."""
-    return any(path == marked or path.startswith(f"{marked}.") for marked in templates)
 
 
 def _filled(run: Run, step: Step, aim: Aim) -> Any:

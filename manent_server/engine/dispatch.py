@@ -1,9 +1,10 @@
 """Dispatch: hand a deploy to the engine's queue, in the transaction that decides it."""
 
 from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from dbos import DBOSClient, EnqueueOptions, WorkflowSerializationFormat
 
 from manent_server.domain.deploy import Phase, State
 from manent_server.engine.version import WORKFLOW_VERSION, newest
@@ -11,6 +12,9 @@ from manent_server.store import deploys, workers
 from manent_server.store.deploys import Deploy, EndedDeploy
 from manent_server.store.engine import Engines
 from manent_server.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, EnqueueOptions
 
 APPLICATION = "manent"
 WORKFLOW = "deploy"
@@ -26,13 +30,25 @@ class Dispatcher:
 
     def __init__(self, engines: Engines, *, stale_after: timedelta) -> None:
         self._stale_after = stale_after
-        self.client = DBOSClient(
-            system_database_engine=engines.dbos,
+        self._engines = engines
+
+    @cached_property
+    def client(self) -> "DBOSClient":
+        """The engine's client, made when it is first needed."""
+        # A quarter of a second, and most commands dispatch nothing.
+        from dbos import DBOSClient  # noqa: PLC0415
+
+        return DBOSClient(
+            system_database_engine=self._engines.dbos,
             application_name=APPLICATION,
             use_listen_notify=False,
             lazy=True,
             retry_connection_errors=False,
         )
+
+    def open(self) -> None:
+        """Make the client now, before several threads ask for it at once."""
+        _ = self.client
 
     def dispatch(
         self,
@@ -59,6 +75,9 @@ class Dispatcher:
         number, pool, stamped = self._next(
             tx, deploy, state=state, phase=phase, stamp=version or self._stamp(tx, deploy)
         )
+        client = self.client
+        from dbos import WorkflowSerializationFormat  # noqa: PLC0415 - loaded by the client
+
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
             "queue_name": pool,
@@ -68,7 +87,7 @@ class Dispatcher:
             "application_name": APPLICATION,
             "serialization_type": WorkflowSerializationFormat.PORTABLE,
         }
-        self.client.enqueue_in_transaction(tx.connection, options, deploy, number)
+        client.enqueue_in_transaction(tx.connection, options, deploy, number)
         return number
 
     def _stamp(self, tx: Transaction, deploy: str) -> str:
@@ -117,4 +136,5 @@ class Dispatcher:
 
     def close(self) -> None:
         """Let go of the engine's client."""
-        self.client.destroy()
+        if "client" in vars(self):
+            self.client.destroy()

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from dbos import DBOSClient
+from typing import TYPE_CHECKING
 
 from manent_server.engine.dispatch import WORKFLOW
+
+if TYPE_CHECKING:  # a quarter of a second that commands do not need
+    from dbos import DBOSClient
 
 _OVER = frozenset({"SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
 _BATCH = 200
@@ -21,7 +23,7 @@ class Delivery:
     owner: str | None
 
 
-def deliveries(client: DBOSClient, workflows: Sequence[str]) -> dict[str, Delivery]:
+def deliveries(client: "DBOSClient", workflows: Sequence[str]) -> dict[str, Delivery]:
     """By workflow id; a dispatch the engine does not know is left out."""
     if not workflows:
         return {}
@@ -37,7 +39,7 @@ def deliveries(client: DBOSClient, workflows: Sequence[str]) -> dict[str, Delive
     }
 
 
-def unfinished(client: DBOSClient) -> list[str]:
+def unfinished(client: "DBOSClient") -> list[str]:
     """Dispatches the engine still waits for."""
     found = client.list_workflows(
         status=["ENQUEUED", "PENDING"], name=WORKFLOW, load_input=False, load_output=False
@@ -45,7 +47,7 @@ def unfinished(client: DBOSClient) -> list[str]:
     return [status.workflow_id for status in found]
 
 
-def dispose(client: DBOSClient, workflows: Iterable[str]) -> int:
+def dispose(client: "DBOSClient", workflows: Iterable[str]) -> int:
     """Cancel dispatches that are no longer current; how many."""
     gone = list(workflows)
     for begin in range(0, len(gone), _BATCH):

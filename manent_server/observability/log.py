@@ -1,16 +1,15 @@
-"""The log of a process: structlog over the standard library, everything redacted at the end."""
+"""The log of a process: the standard library's, in one shape, everything redacted at the end.
 
+Fields of a record are given as `extra=fields(name=value)`.
+"""
+
+import json
 import logging
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any, TextIO
-
-import structlog
-from structlog.dev import ConsoleRenderer, plain_traceback
-from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
-from structlog.stdlib import ProcessorFormatter
-from structlog.types import EventDict, Processor
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
 
 from manent_server.observability.flood import FloodFilter
 from manent_server.observability.redaction import Redactor
@@ -22,6 +21,8 @@ _OWN_HANDLER = "dbos"
 _QUIETER = ("uvicorn", "dbos", "sqlalchemy", "alembic", "asyncio", "httpx2", "httpcore2")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LINE_BREAKS = re.compile(r"[\n\t]")
+_FIELDS: Final = "manent_fields"
+_COLORS: Final = {"debug": 2, "info": 32, "warning": 33, "error": 31, "critical": 31}
 
 
 def configure(
@@ -42,7 +43,8 @@ def configure(
     out = stream or sys.stderr
     is_text = format == "text" or (format == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
-    handler.setFormatter(_formatter(redactor, is_text=is_text, colors=is_text and out.isatty()))
+    show = _Text(has_colors=out.isatty()) if is_text else _json
+    handler.setFormatter(_Formatter(redactor, show))
     handler.addFilter(FloodFilter(NOISY))
     root = logging.getLogger()
     root.handlers = [handler]
@@ -52,57 +54,40 @@ def configure(
     engine.propagate = False
     for name in _QUIETER:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.contextvars.merge_contextvars,
-            *_shared(),
-            structlog.stdlib.PositionalArgumentsFormatter(),
-            ProcessorFormatter.wrap_for_formatter,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
 
 
-def _shared() -> Sequence[Processor]:
-    return (
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        TimeStamper(fmt="iso", utc=True, key="at"),
-    )
+def fields(**named: Any) -> Mapping[str, Any]:
+    """Fields of one record besides its sentence: `_log.info("...", extra=fields(path=path))`."""
+    return {_FIELDS: named}
 
 
-def _formatter(redactor: Redactor, *, is_text: bool, colors: bool) -> ProcessorFormatter:
-    last: Sequence[Processor]
-    if is_text:
-        last = (
-            _one_line,
-            ConsoleRenderer(colors=colors, timestamp_key="at", exception_formatter=plain_traceback),
-        )
-    else:
-        last = (JSONRenderer(),)
-    return ProcessorFormatter(
-        foreign_pre_chain=_shared(),
-        processors=[
-            ProcessorFormatter.remove_processors_meta,
-            format_exc_info,
-            _Redacting(redactor),
-            *last,
-        ],
-    )
+class _Formatter(logging.Formatter):
+    """One record as one line: gathered, made plain, redacted, then shown."""
 
-
-class _Redacting:
-    """The last processor before a record becomes text."""
-
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, show: Callable[[dict[str, Any]], str]) -> None:
+        super().__init__()
         self._redactor = redactor
+        self._show = show
 
-    def __call__(self, logger: Any, method: str, event: EventDict) -> EventDict:
-        found: EventDict = self._redactor.redact_value(_plain(event))
-        return found
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        event = {
+            **getattr(record, _FIELDS, {}),
+            "event": record.getMessage(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "at": _instant(record.created),
+        }
+        if record.exc_info:
+            event["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            event["stack"] = self.formatStack(record.stack_info)
+        return self._show(self._redactor.redact_value(_plain(event)))
+
+
+def _instant(seconds: float) -> str:
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")
 
 
 def _plain(value: Any) -> Any:
@@ -116,17 +101,41 @@ def _plain(value: Any) -> Any:
     return repr(value)
 
 
-def _one_line(logger: Any, method: str, event: EventDict) -> EventDict:
-    """Control characters spelt out: nobody who is quoted can write a line of their own."""
-    return {
-        key: _spelt(value, keep_lines=key == "exception") if isinstance(value, str) else value
-        for key, value in event.items()
-    }
+def _json(event: dict[str, Any]) -> str:
+    return json.dumps(event)
 
 
-def _spelt(text: str, *, keep_lines: bool) -> str:
-    shown = _CONTROL.sub(_escape, text)
-    return shown if keep_lines else _LINE_BREAKS.sub(_escape, shown)
+class _Text:
+    """For a person's eyes; whoever is quoted cannot write a line of their own."""
+
+    def __init__(self, *, has_colors: bool) -> None:
+        self._has_colors = has_colors
+
+    def __call__(self, event: dict[str, Any]) -> str:
+        """Time, level, sentence, logger and fields; what failed on lines below."""
+        blocks = [event.pop(name) for name in ("stack", "exception") if name in event]
+        at, level, said, logger = (
+            _spelt(event.pop(name)) for name in ("at", "level", "event", "logger")
+        )
+        words = [f"{at} [{self._colored(level)}] {said}", f"[{logger}]"]
+        words += [f"{_spelt(name)}={_shown(value)}" for name, value in sorted(event.items())]
+        return "\n".join([" ".join(words), *(_spelt_lines(block) for block in blocks)])
+
+    def _colored(self, level: str) -> str:
+        shown = f"{level:<8}"
+        return f"\x1b[{_COLORS.get(level, 0)}m{shown}\x1b[0m" if self._has_colors else shown
+
+
+def _shown(value: Any) -> str:
+    return _spelt(value) if isinstance(value, str) else _spelt(repr(value))
+
+
+def _spelt(text: str) -> str:
+    return _LINE_BREAKS.sub(_escape, _spelt_lines(text))
+
+
+def _spelt_lines(text: str) -> str:
+    return _CONTROL.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -1,6 +1,8 @@
 """`{application}`, `{environment}`, `{target}` and `{version}` in texts filled at prepare."""
 
 import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 PLACEHOLDERS = ("application", "environment", "target", "version")
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
@@ -28,6 +30,23 @@ def check(text: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in options with its path, as plugins name those they mark as templates."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from texts(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts(item, path)
+    elif isinstance(value, str):
+        yield path, value
+
+
+def is_template(path: str, templates: Collection[str]) -> bool:
+    """Whether the option at this path is marked as a template, itself or as part of a map."""
+    return any(path == marked or path.startswith(f"{marked}.") for marked in templates)
 
 
 def _filled(match: re.Match[str], values: dict[str, str]) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from manent_server.sources.download import ArtifactLimits, Download
 from manent_server.sources.files import open_regular
 from manent_server.sources.locations import (
+    ArtifactLimits,
     ArtifactRefused,
     ArtifactUnavailable,
     Location,
@@ -89,6 +89,9 @@ class Artifacts:
             if location.scheme == "file":
                 self._copy(location, file)
             else:
+                # Its library takes a tenth of a second to load.
+                from manent_server.sources.download import Download  # noqa: PLC0415
+
                 Download(location, self._limits).into(file)
             return self._keep(location, pinned, file)
 

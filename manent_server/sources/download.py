@@ -13,14 +13,13 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import IO
 from urllib.parse import unquote, urljoin
 
 import httpx2
 
 from manent_server.sources.locations import (
+    ArtifactLimits,
     ArtifactRefused,
     ArtifactUnavailable,
     Location,
@@ -34,17 +33,6 @@ for _name in _TURNED_OFF:
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-@dataclass(frozen=True)
-class ArtifactLimits:
-    """How large an artifact may be and how long it may take."""
-
-    size: int = 2 * 1024**3
-    connect: timedelta = timedelta(seconds=10)
-    read: timedelta = timedelta(seconds=30)
-    total: timedelta = timedelta(minutes=30)
-    redirects: int = 3
 
 
 class Download:

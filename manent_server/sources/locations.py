@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -21,6 +22,17 @@ class ArtifactUnavailable(ManentError):
     """The artifact could not be had just now; a later attempt may get it."""
 
     code = "artifact_unavailable"
+
+
+@dataclass(frozen=True)
+class ArtifactLimits:
+    """How large an artifact may be and how long it may take."""
+
+    size: int = 2 * 1024**3
+    connect: timedelta = timedelta(seconds=10)
+    read: timedelta = timedelta(seconds=30)
+    total: timedelta = timedelta(minutes=30)
+    redirects: int = 3
 
 
 @dataclass(frozen=True)

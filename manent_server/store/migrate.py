@@ -13,12 +13,8 @@ from datetime import timedelta
 from typing import Final
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
-from manent_migrations import FOLDER, VERSION_TABLE
+from manent_migrations import VERSION_TABLE, revisions
 from manent_migrations.naming import Naming
 from manent_server.domain.errors import ConfigurationError, Unavailable
 from manent_server.store import file_lock
@@ -167,25 +163,20 @@ def _lock_session(connection: sa.Connection) -> bool:
         return bool(connection.execute(query).scalar_one())
 
 
-def _config(connection: sa.Connection) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
-
-
 def _upgrade(connection: sa.Connection) -> list[str]:
     pending = _pending(connection)
     if pending:
-        command.upgrade(_config(connection), "head")
+        # A tenth of a second, and most starts find nothing to do.
+        from manent_server.store import upgrade  # noqa: PLC0415
+
+        upgrade.to_head(connection)
         _log.info("migrated the database: %s", ", ".join(pending))
     return pending
 
 
 def _pending(connection: sa.Connection) -> list[str]:
     """Our revisions this database lacks, oldest first."""
-    script = ScriptDirectory.from_config(_config(connection))
-    known = [revision.revision for revision in script.walk_revisions()][::-1]
+    known = revisions()
     present = _present(connection)
     if present is None:
         return known
@@ -202,12 +193,12 @@ def _pending(connection: sa.Connection) -> list[str]:
 
 def _present(connection: sa.Connection) -> str | None:
     naming = Naming(connection.dialect.name)
-    options = {
-        "version_table": naming.table(VERSION_TABLE),
-        "version_table_schema": naming.schema,
-    }
+    name = naming.table(VERSION_TABLE)
+    table = sa.table(name, sa.column("version_num", sa.Text), schema=naming.schema)
     with connection.begin():
-        return MigrationContext.configure(connection, opts=options).get_current_revision()
+        if not sa.inspect(connection).has_table(name, schema=naming.schema):
+            return None
+        return connection.execute(sa.select(table.c.version_num)).scalar_one_or_none()
 
 
 def _library_table(connection: sa.Connection) -> sa.Table:

@@ -29,7 +29,6 @@ HOMES: dict[str, list[str] | None] = {
     "rich": ["manent_cli"],
     "sqlalchemy": ["manent_migrations", "manent_server.engine", "manent_server.store"],
     "starlette": ["manent_server.api", "manent_server.web"],
-    "structlog": None,
     "typer": CLI_ROOMS,
     "click": CLI_ROOMS,
     "uvicorn": None,

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import structlog
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from starlette.testclient import TestClient
@@ -142,7 +141,6 @@ def written(redactor: Redactor) -> Iterator[io.StringIO]:
     log.configure("info", "json", redactor, stream=out)
     yield out
     root.handlers, root.level, engine.handlers, engine.propagate = before
-    structlog.reset_defaults()
 
 
 @pytest.fixture

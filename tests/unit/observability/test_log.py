@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from manent_server.observability import log
 from manent_server.observability.redaction import Redactor
@@ -18,7 +17,6 @@ def restored() -> Iterator[None]:
     before = (root.handlers, root.level, engine.handlers, engine.propagate)
     yield
     root.handlers, root.level, engine.handlers, engine.propagate = before
-    structlog.reset_defaults()
 
 
 def configured(form: str, *secrets: str, level: str = "info") -> io.StringIO:
@@ -34,7 +32,9 @@ def fail(what: object) -> None:
 def test_a_record_is_one_json_object() -> None:
     out = configured("json")
 
-    structlog.get_logger("manent.test").info("deploy %s ended", "d1", state="SUCCESS")
+    logging.getLogger("manent.test").info(
+        "deploy %s ended", "d1", extra=log.fields(state="SUCCESS")
+    )
 
     record = json.loads(out.getvalue())
     assert record["event"] == "deploy d1 ended"
@@ -59,7 +59,8 @@ def test_secrets_are_masked_in_fields_events_and_tracebacks() -> None:
     try:
         fail({"password": "hunter22"})
     except RuntimeError:
-        structlog.get_logger().exception("failed with hunter22", given=["hunter22", object])
+        given = log.fields(given=["hunter22", object])
+        logging.getLogger().exception("failed with hunter22", extra=given)
         logging.getLogger("library").exception("failed with %s", "hunter22")
 
     assert "hunter22" not in out.getvalue()
@@ -75,7 +76,7 @@ def test_a_traceback_shows_no_local_variables() -> None:
     try:
         unknown_secret.index("absent")
     except ValueError:
-        structlog.get_logger().exception("failed")
+        logging.getLogger().exception("failed")
 
     assert "ValueError" in out.getvalue()
     assert unknown_secret not in out.getvalue()
@@ -85,7 +86,8 @@ def test_a_traceback_shows_no_local_variables() -> None:
 def test_nobody_who_is_quoted_writes_a_line_of_their_own(form: str) -> None:
     out = configured(form)
 
-    structlog.get_logger().info("asked for a\nfake line", path="/x\r\n\x1b[2Jy\u2028\ud800z")
+    named = log.fields(path="/x\r\n\x1b[2Jy\u2028\ud800z")
+    logging.getLogger().info("asked for a\nfake line", extra=named)
 
     assert out.getvalue().count("\n") == 1
     assert out.getvalue().isascii()
@@ -95,9 +97,9 @@ def test_nobody_who_is_quoted_writes_a_line_of_their_own(form: str) -> None:
 def test_records_below_the_level_are_left_out() -> None:
     out = configured("json", level="warning")
 
-    structlog.get_logger().info("left out")
+    logging.getLogger().info("left out")
     logging.getLogger("library").info("left out")
-    structlog.get_logger().warning("kept")
+    logging.getLogger().warning("kept")
 
     assert len(out.getvalue().splitlines()) == 1
 

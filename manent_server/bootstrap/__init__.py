@@ -1,0 +1,1 @@
+"""The composition root: every object is built here, once, and handed on."""

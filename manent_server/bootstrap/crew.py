@@ -1,0 +1,103 @@
+"""The worker of a `serve` process, and what is counted there."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from manent_server.bootstrap.house import House, connect_to
+from manent_server.domain import liveness
+from manent_server.engine.control import Watch
+from manent_server.engine.identity import Identity, identify
+from manent_server.engine.journey import Journey
+from manent_server.engine.runtime import Pools, Runtime
+from manent_server.engine.shop import Caps, Lifeline, Shop
+from manent_server.observability.metrics import ExecutorBeat
+from manent_server.plugins.runner import Runner
+from manent_server.recovery.heartbeat import Heartbeat
+from manent_server.recovery.start import Offer, Start
+from manent_server.settings import Settings
+from manent_server.sources.artifacts import Artifacts
+from manent_server.sources.secrets import Secrets
+from manent_server.store.transaction import Store
+from manent_server.usecases import inspect
+from manent_server.usecases.desk import Desk
+from manent_server.worker.crew import Crew
+
+
+def watch_executors(house: House, desk: Desk) -> None:
+    """Let the metrics show the registry."""
+    house.metrics.watch_executors(
+        lambda: [ExecutorBeat(name, is_up, at) for name, is_up, at in inspect.beats(desk)]
+    )
+
+
+def build(house: House, on_lost: Callable[[], None]) -> Crew:
+    """The worker of this process."""
+    settings = house.settings
+    identity = identify(settings.executor_id)
+    # Two workers may share the folder: each keeps its own part of it.
+    workdir = settings.worker.workdir.resolve() / identity.executor
+    runner = Runner(
+        external=settings.plugins.external,
+        state_dir=workdir / "idle",
+        warm=settings.worker.warm,
+        processes=settings.worker.hook_processes,
+        line_limit=settings.logs.line_limit,
+    )
+    shop = _shop(house, identity, runner, workdir)
+    watch = Watch(house.store, runner, identity)
+    offer = Offer(
+        pools=settings.worker.pools,
+        plugins=sorted(house.host.names()),
+        configuration=settings.digest,
+        stale_after=settings.recovery.stale_after,
+    )
+    pools = Pools(
+        names=settings.worker.pools,
+        concurrency=settings.worker.concurrency,
+        polling_interval=settings.dbos.polling_interval,
+    )
+    return Crew(
+        shop=shop,
+        watch=watch,
+        start=Start(house.store, house.dispatcher, identity, offer),
+        heartbeat=Heartbeat(
+            # A connection of its own: a full pool must not silence a healthy worker.
+            Store(connect_to(settings, 1)),
+            identity,
+            every=settings.recovery.heartbeat_interval,
+            on_lost=on_lost,
+        ),
+        runtime=Runtime(house.engines, identity, pools, Journey(shop, watch)),
+        drain_timeout=settings.dbos.drain_timeout,
+    )
+
+
+def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Shop:
+    settings = house.settings
+    return Shop(
+        store=house.store,
+        identity=identity,
+        dispatcher=house.dispatcher,
+        host=house.host,
+        runner=runner,
+        artifacts=Artifacts(workdir.parent / "artifacts"),
+        secrets=Secrets(house.environ, settings.path.absolute().parent),
+        redactor=house.redactor,
+        metrics=house.metrics,
+        caps=Caps(
+            line=settings.logs.line_limit,
+            deploy=settings.logs.deploy_limit,
+            tail=settings.logs.tail,
+            kill_grace=settings.worker.kill_grace,
+        ),
+        workdir=workdir,
+        admit=house.admission,
+        lifeline=Lifeline(),
+    )
+
+
+def lease_length(settings: Settings) -> timedelta:
+    """How long the lease of a loop lasts."""
+    recovery = settings.recovery
+    return liveness.loop_lease(recovery.heartbeat_interval, recovery.auto_recover_after)

@@ -1,0 +1,196 @@
+"""`manent-server`: serve, init, check, migrate, token.
+
+Each command imports what it needs when it runs: the server's libraries take a second to load,
+and most commands need few of them.
+"""
+# ruff: noqa: PLC0415 - see above
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from manent_server.domain.errors import (
+    ConfigurationError,
+    ManentError,
+    StartRefused,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from manent_server.cli.serving import Service
+
+_log = logging.getLogger(__name__)
+
+app = typer.Typer(
+    name="manent-server",
+    help="Runs the manent server and looks after it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+token_app = typer.Typer(help="Tokens for people and programs.", no_args_is_help=True)
+app.add_typer(token_app, name="token")
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="manent.yml; else MANENT_CONFIG, else ./manent.yml."),
+]
+
+
+def main() -> None:
+    """The entry point: every error ends with its sentence and its exit code."""
+    try:
+        app(standalone_mode=False)
+    except ManentError as error:
+        _complain(error)
+        raise SystemExit(_exit_code(error)) from None
+    except typer.Exit as stop:
+        raise SystemExit(stop.exit_code) from None
+    except typer.Abort:
+        raise SystemExit(130) from None
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            sys.stderr.write(f"{error.format_message()}\n")
+            raise SystemExit(error.exit_code) from None
+        raise
+
+
+def _complain(error: ManentError) -> None:
+    sys.stderr.write(f"manent-server: {error.detail}\n")
+    for found in error.errors:
+        place = f"{found['file']}:{found['line']}" if found.get("line") else found.get("file", "")
+        layer = f" ({found['layer']})" if found.get("layer") else ""
+        sys.stderr.write(f"  {place} {found.get('path', '')}: {found['message']}{layer}\n")
+    if error.next:
+        sys.stderr.write(f"next: {error.next}\n")
+
+
+def _exit_code(error: ManentError) -> int:
+    if isinstance(error, ConfigurationError):
+        return 2
+    from manent_server.worker.process import RESTART_ME
+
+    return RESTART_ME if isinstance(error, StartRefused | Unavailable) else 1
+
+
+def _path(given: Path | None) -> Path:
+    return given or Path(os.environ.get("MANENT_CONFIG") or "manent.yml")  # noqa: TID251 - the door
+
+
+def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's callback
+    if value:
+        from manent_server.engine.version import WORKFLOW_VERSION, build
+
+        sys.stdout.write(f"manent-server {build()} (workflow version {WORKFLOW_VERSION})\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Runs the manent server and looks after it."""
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    *,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Run no deploys here.")] = False,
+    no_api: Annotated[bool, typer.Option("--no-api", help="Answer no requests here.")] = False,
+) -> None:
+    """Answer requests and run deploys until told to end."""
+    from manent_server.bootstrap import house
+    from manent_server.cli.serving import Service
+
+    house.demand_environment(os.environ)  # noqa: TID251 - the door
+    opened = house.open_house(_path(config), os.environ)  # noqa: TID251 - the door
+    code = _run(Service(opened, has_api=not no_api, has_worker=not no_worker))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The engine's threads would keep the process alive; everything of ours has ended.
+    os._exit(code)
+
+
+def _run(service: "Service") -> int:
+    """The exit code, also where the service could not begin or ended by an error."""
+    try:
+        return service.run()
+    except ManentError as error:
+        _complain(error)
+        return _exit_code(error)
+    except BaseException:  # noqa: BLE001 - threads are at work: this process must end here
+        _log.exception("manent-server ends by an unexpected error")
+        return 1
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to write manent.yml.")] = Path(),
+) -> None:
+    """Write a first manent.yml, a token and a context for `manent`."""
+    from manent_server.cli import errands
+
+    errands.init(folder, os.environ)  # noqa: TID251 - the door
+
+
+@app.command()
+def check(
+    config: Config = None,
+    *,
+    shown: Annotated[
+        str | None, typer.Option("--show", help="APP/ENV: merged settings, each with its line.")
+    ] = None,
+) -> None:
+    """Say what is wrong with manent.yml, or that nothing is."""
+    from manent_server.cli import errands
+
+    errands.check(_path(config), os.environ, shown=shown)  # noqa: TID251 - the door
+
+
+@app.command(name="migrate")
+def migrate_command(config: Config = None) -> None:
+    """Bring the database up to date."""
+    from manent_server.cli import errands
+
+    errands.bring_up_to_date(_path(config), os.environ)  # noqa: TID251 - the door
+
+
+@token_app.command(name="create")
+def token_create(
+    name: Annotated[str, typer.Argument(help="The principal; several tokens may share it.")],
+    role: Annotated[str, typer.Option(help="admin or viewer.")],
+    config: Config = None,
+    *,
+    expires: Annotated[str | None, typer.Option(help="Such as 90d; default: never.")] = None,
+) -> None:
+    """Make a token and print it, once."""
+    from manent_server.cli.errands import Tokens
+
+    Tokens(_path(config), os.environ).create(name, role, expires)  # noqa: TID251 - the door
+
+
+@token_app.command(name="list")
+def token_list(config: Config = None) -> None:
+    """List tokens, without their text."""
+    from manent_server.cli.errands import Tokens
+
+    Tokens(_path(config), os.environ).show()  # noqa: TID251 - the door
+
+
+@token_app.command(name="revoke")
+def token_revoke(
+    token: Annotated[str, typer.Argument(help="Its id, as `token list` shows it.")],
+    config: Config = None,
+) -> None:
+    """End a token at once."""
+    from manent_server.cli.errands import Tokens
+
+    Tokens(_path(config), os.environ).revoke(token)  # noqa: TID251 - the door

@@ -1,0 +1,105 @@
+"""Commands that do one thing and end; none of them needs the engine or the API."""
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from manent_cli.profile import save_context
+from manent_server.bootstrap import house
+from manent_server.bootstrap.house import House
+from manent_server.domain import duration
+from manent_server.domain.errors import ConfigurationError
+from manent_server.engine.migration import library
+from manent_server.settings import show
+from manent_server.settings.starter import starter
+from manent_server.store import migrate
+from manent_server.usecases import tokens
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import TokenRequest
+
+_PATIENCE = timedelta(seconds=15)
+_T = TypeVar("_T")
+Variables = Mapping[str, str]
+
+
+def init(folder: Path, environ: Variables) -> None:
+    """Write a first manent.yml, migrate its database, make a token and a context."""
+    path = folder / "manent.yml"
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        raise ConfigurationError(
+            f"{path} exists already", next="take another folder, or use the file as it is"
+        )
+    path.write_text(starter(folder), encoding="utf-8")
+    opened = house.open_house(path, environ)
+    migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
+    text = tokens.create(opened.desk(dict), TokenRequest("admin", "admin"), actor="init")
+    context = save_context("local", opened.settings.server.url, text)
+    sys.stdout.write(f"{path}\n")
+    sys.stderr.write(
+        f"wrote {path} and the context `local` to {context}\n"
+        "next: manent-server serve, then: manent deploy hello staging v1\n"
+    )
+
+
+def check(path: Path, environ: Variables, *, shown: str | None) -> None:
+    """Say that a manent.yml is good, or show one place's settings.
+
+    Raises:
+        ConfigurationError: With everything that is wrong.
+    """
+    house.demand_environment(environ)
+    settings, host = house.read(path, environ)
+    if shown is not None:
+        sys.stdout.write(show(settings, shown) + "\n")
+        return
+    for name, why in sorted(host.broken.items()):
+        sys.stderr.write(f"plugin {name} cannot be used: {why}\n")
+    sys.stdout.write(f"{settings.path}: good\n")
+
+
+def bring_up_to_date(path: Path, environ: Variables) -> None:
+    """Migrate the database and say what was applied."""
+    opened = house.open_house(path, environ)
+    report = migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
+    done = [*report.applied, *(["engine"] if report.dbos else [])]
+    sys.stdout.write("applied " + ", ".join(done) + "\n" if done else "nothing to do\n")
+
+
+class Tokens:
+    """Tokens of the server a manent.yml describes."""
+
+    def __init__(self, path: Path, environ: Variables) -> None:
+        self._house: House = house.open_house(path, environ)
+        self._me = f"local:{environ.get('USER', 'root')}"
+
+    def create(self, name: str, role: str, expires: str | None) -> None:
+        """Make one and print it, once."""
+        request = TokenRequest(name, role, _duration(expires) if expires else None)
+        text = self._with_tables(lambda desk: tokens.create(desk, request, actor=self._me))
+        sys.stdout.write(f"{text}\n")
+
+    def show(self) -> None:
+        """List them without their text."""
+        for row in self._with_tables(tokens.listing)["items"]:
+            ended = "revoked" if row["revoked_at"] else row["expires_at"] or "never expires"
+            words = (row["id"], row["name"], row["role"], f"{row['shown']}...", ended)
+            sys.stdout.write("  ".join(words) + "\n")
+
+    def revoke(self, token: str) -> None:
+        """End one at once."""
+        row = self._with_tables(lambda desk: tokens.revoke(desk, token, actor=self._me))
+        sys.stdout.write(f"{row['id']} revoked\n")
+
+    def _with_tables(self, use: Callable[[Desk], _T]) -> _T:
+        migrate.migrate(self._house.engines, library=library(), patience=_PATIENCE)
+        return use(self._house.desk(dict))
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return duration.parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--expires {text}: {error}", next="such as 90d") from error

@@ -1,0 +1,129 @@
+"""`manent-server serve`: one process from its first listener to its exit code."""
+
+import logging
+import secrets
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+from manent_server.api.app import create_app, create_probe_app
+from manent_server.api.server import Front, Listener
+from manent_server.bootstrap import crew as crews
+from manent_server.bootstrap.house import House
+from manent_server.domain import duration
+from manent_server.domain.errors import Unavailable
+from manent_server.engine.migration import library
+from manent_server.engine.version import WORKFLOW_VERSION, build
+from manent_server.settings.checks import host_and_port
+from manent_server.store import file_lock, migrate
+from manent_server.usecases import policy
+from manent_server.worker.crew import Crew
+from manent_server.worker.jobs import jobs
+from manent_server.worker.loops import Loops
+from manent_server.worker.process import Switches
+
+_log = logging.getLogger(__name__)
+_STOP = timedelta(seconds=5)
+
+
+class Service:
+    """One `serve` process, from its first listener to its exit code."""
+
+    def __init__(self, house: House, *, has_api: bool, has_worker: bool) -> None:
+        self._house = house
+        self._has_api = has_api
+        self._has_worker = has_worker
+        self._switches = Switches()
+        self._crew: Crew | None = None
+        self._desk = house.desk(self._report)
+        crews.watch_executors(house, self._desk)
+
+    def run(self) -> int:
+        """The exit code: 0 after a drain, 75 for "restart me"."""
+        self._switches.listen()
+        self._house.dispatcher.open()
+        with ExitStack() as stack:
+            if self._house.engines.file is not None:
+                stack.enter_context(file_lock.serving(self._house.engines.file))
+            listeners = self._listen()
+            for listener in listeners:
+                listener.start()
+                stack.callback(listener.stop, _STOP)
+            return self._live()
+
+    def _report(self) -> dict[str, Any]:
+        crew = self._crew
+        return self._switches.report(crew.running if crew else lambda: 0)
+
+    def _listen(self) -> list[Listener]:
+        server = self._house.settings.server
+        house = self._house
+        listeners = []
+        if self._has_api:
+            made = create_app(
+                self._desk,
+                metrics=house.metrics,
+                redactor=house.redactor,
+                workflow_version=WORKFLOW_VERSION,
+            )
+            front = Front(
+                certificate=server.tls.certificate if server.tls else None,
+                key=server.tls.key if server.tls else None,
+                trusted_proxies=server.trusted_proxies,
+            )
+            listeners.append(Listener(made, *host_and_port(server.listen), front=front))
+        if server.metrics_listen is not None:
+            probes = create_probe_app(self._desk, metrics=house.metrics, redactor=house.redactor)
+            address = host_and_port(server.metrics_listen)
+            listeners.append(Listener(probes, *address, key="server.metrics_listen"))
+        return listeners
+
+    def _live(self) -> int:
+        try:
+            self._prepare()
+        except Unavailable:
+            if self._switches.is_ended:
+                return 0
+            raise
+        if self._has_worker:
+            crew = crews.build(self._house, self._switches.lose)
+            try:
+                crew.begin(self._switches.wait)
+            except Unavailable:
+                return 0
+            self._crew = crew
+        # Replicas may share name and process id: each start is a holder of its own.
+        holder = f"{self._house.settings.executor_id}:{secrets.token_hex(4)}"
+        loops = Loops(
+            self._house.store,
+            holder,
+            jobs(self._desk, self._house.metrics),
+            lasts=crews.lease_length(self._house.settings),
+        )
+        loops.start()
+        self._switches.is_ready = True
+        _log.info("ready: %s", self._house.settings.server.url)
+        code = self._switches.attend(self._house.reload)
+        return self._leave(loops, code)
+
+    def _prepare(self) -> None:
+        """The database up to date, the policy in force."""
+        house = self._house
+
+        def is_ended() -> bool:
+            return self._switches.is_ended
+
+        migrate.migrate(house.engines, library=library(), stop=is_ended)
+        settings = house.settings
+        policy.write(house.store, settings, release=build(), by=settings.executor_id)
+
+    def _leave(self, loops: Loops, code: int) -> int:
+        if code != 0 and self._crew is not None:
+            _log.error("another process has taken this executor row; hooks are killed, restart me")
+            self._crew.abandon()
+            return code
+        loops.stop()
+        if self._crew is not None:
+            _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
+            self._crew.drain()
+        return code
