@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
+from manent_migrations import FOLDER, revisions
 from manent_server.domain.errors import ConfigurationError, StartRefused, Unavailable
 from manent_server.engine.migration import library
 from manent_server.store import file_lock
@@ -309,3 +312,10 @@ def wait_for_the_end(pid: int) -> None:
         if time.monotonic() > limit:
             raise TimeoutError
         time.sleep(0.02)
+
+
+def test_the_names_of_the_files_tell_the_revisions_that_alembic_finds() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    found = ScriptDirectory.from_config(config).walk_revisions()
+    assert revisions() == [revision.revision for revision in found][::-1]
