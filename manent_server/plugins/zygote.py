@@ -6,6 +6,11 @@ that guard's attempt. It ends when the worker does, after its last guard.
 """
 
 import gc
+
+if __name__ == "__main__":
+    # Loading leaves no garbage behind, and looking for it takes a tenth of the time.
+    gc.disable()
+
 import os
 import select
 import signal
@@ -144,6 +149,7 @@ def main() -> None:
     found = discovery.find()
     gc.collect()
     gc.freeze()
+    gc.enable()
     control.send(protocol.encode(_ready(found)))
     Zygote(control, Hooks(found.targets, found.broken, folder=_folder())).run()
 

@@ -6,6 +6,7 @@ execution library; nothing here refers to those.
 """
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 import sqlalchemy as sa
 
@@ -42,6 +43,7 @@ def epochs() -> sa.Sequence:
     return sa.Sequence("epochs", schema=SCHEMA)
 
 
+@cache
 def build(dialect: str) -> Tables:
     """The tables as they are called on `dialect` (`sqlite` or `postgresql`)."""
     meta = sa.MetaData()
