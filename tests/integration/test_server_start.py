@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = {"alembic", "dbos", "fastapi", "httpx2", "prometheus_client", "rich", "uvicorn"}
+HEAVY = {"alembic", "dbos", "fastapi", "httpx2", "rich", "uvicorn"}
 
 
 def loaded(module: str) -> set[str]:
