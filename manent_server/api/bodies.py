@@ -26,6 +26,7 @@ OutcomeName = Literal[
     "failed",
     "rolled_back",
     "rollback_failed",
+    "poisoned",
     "cancelled",
     "expired",
     "superseded",

@@ -94,6 +94,7 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         workdir=workdir,
         admit=house.admission,
         lifeline=Lifeline(),
+        max_recoveries=settings.recovery.max_recoveries,
     )
 
 

@@ -39,6 +39,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     ROLLED_BACK = "rolled_back"
     ROLLBACK_FAILED = "rollback_failed"
+    POISONED = "poisoned"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
@@ -55,7 +56,9 @@ class Kind(StrEnum):
 LIVE = frozenset({State.DELAYED, State.ENQUEUED, State.PENDING})
 OUTCOMES = {
     State.SUCCESS: frozenset({Outcome.DEPLOYED}),
-    State.ERROR: frozenset({Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.ROLLBACK_FAILED}),
+    State.ERROR: frozenset(
+        {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.ROLLBACK_FAILED, Outcome.POISONED}
+    ),
     State.CANCELLED: frozenset({Outcome.CANCELLED, Outcome.EXPIRED, Outcome.SUPERSEDED}),
 }
 MOVES = {
@@ -69,7 +72,7 @@ MOVES = {
     State.CANCELLED: frozenset[State](),
 }
 # A deploy that ended without anybody knowing what runs keeps its application locked there.
-LOCKING = frozenset({Outcome.ROLLBACK_FAILED})
+LOCKING = frozenset({Outcome.ROLLBACK_FAILED, Outcome.POISONED})
 
 
 def state_of(outcome: Outcome) -> State:

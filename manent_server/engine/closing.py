@@ -9,7 +9,7 @@ from typing import Any
 from manent_server.domain import inventory as inventories
 from manent_server.domain.deploy import LOCKING, Kind, Outcome, state_of
 from manent_server.domain.inventory import Change, Knowledge, Standing
-from manent_server.store import deploys, marks, queue, records, work
+from manent_server.store import deploys, marks, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed, Stock
 from manent_server.store.transaction import Transaction
@@ -57,6 +57,7 @@ def close(tx: Transaction, ending: Ending) -> bool:
         superseded_by=ending.superseded_by,
         blocked=None,
     )
+    _end_attempts(tx, course)
     _skip_steps(tx, row, course, at)
     queue.free_slot(tx, row.id)
     records.unwake(tx, row.id)
@@ -112,6 +113,15 @@ def _is_occupied(course: _Course, at: datetime) -> bool:
         attempt.ended_at is None and (attempt.lease_until is None or attempt.lease_until > at)
         for attempt in course.attempts
     )
+
+
+def _end_attempts(tx: Transaction, course: _Course) -> None:
+    """Those whose lease has passed: no worker will say how they ended."""
+    for attempt in course.attempts:
+        if attempt.ended_at is None:
+            died = workers.has_died(tx, attempt.executor, attempt.incarnation)
+            message = f"{attempt.executor} was lost, and its lease has passed"
+            work.end_lost(tx, attempt.id, died=died, message=message)
 
 
 def _skip_steps(tx: Transaction, row: Deploy, course: _Course, at: datetime) -> None:

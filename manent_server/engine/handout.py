@@ -4,13 +4,13 @@ Nothing acts before a hand-out has committed. The engine checks ownership only w
 saves; these two transactions check it before a hook begins and before its outcome counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from manent_server.domain import retry
+from manent_server.domain import retry, suspicion
 from manent_server.domain.deploy import Phase, State
 from manent_server.domain.order import Retry
 from manent_server.domain.plan import Step
@@ -36,6 +36,7 @@ class Refusal(StrEnum):
     OVERDUE = "overdue"
     OCCUPIED = "occupied"
     DONE = "done"
+    SUSPECT = "suspect"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Errand:
     identity: Identity
     lock_file: str
     is_undo: bool
+    is_trial: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,15 @@ def hand_out(tx: Transaction, errand: Errand) -> HandOut:
         ends = [attempt.lease_until for attempt in occupied]
         known = [end for end in ends if end is not None]
         return HandOut(Refusal.OCCUPIED, until=max(known) if len(known) == len(ends) else None)
+    return _hand_over(tx, errand, row, around)
+
+
+def _hand_over(tx: Transaction, errand: Errand, row: Deploy, around: Sequence[Attempt]) -> HandOut:
+    """Nothing is in the way any more."""
+    at = tx.now()
+    deaths = _count_deaths(tx, around, row, errand.step.name)
+    if suspicion.is_suspect(deaths) and not errand.is_trial:
+        return HandOut(Refusal.SUSPECT)
     number = sum(1 for attempt in around if _is_of(attempt, row, errand.step.name)) + 1
     step = _begin_step(tx, errand, row, number, at)
     if step is None:
@@ -93,6 +104,23 @@ def _handed_out(tx: Transaction, before: Attempt, row: Deploy) -> HandOut:
     if step is None or step.ended_at is not None:
         return HandOut(Refusal.DONE)
     return HandOut(None, before.attempt, step.checkpoint)
+
+
+def _count_deaths(tx: Transaction, around: Sequence[Attempt], row: Deploy, step: str) -> int:
+    """Deaths under the step, once what earlier epochs of the deploy left open has been ended.
+
+    Nobody keeps an attempt apart any more whose lease has passed, so nobody else ends it.
+    """
+    count = 0
+    for attempt in around:
+        died = attempt.died
+        if attempt.ended_at is None and attempt.deploy == row.id and attempt.epoch != row.epoch:
+            if died is None:
+                died = workers.has_died(tx, attempt.executor, attempt.incarnation)
+            message = f"{attempt.executor} was lost, and its lease has passed"
+            work.end_lost(tx, attempt.id, died=died, message=message)
+        count += bool(died) and _is_of(attempt, row, step)
+    return count
 
 
 def _begin_step(

@@ -2,23 +2,43 @@
 
 import logging
 import shutil
+import threading
 
 from manent_server.domain import order as orders
 from manent_server.domain import plan
 from manent_server.domain.deploy import Kind
 from manent_server.engine.control import Control, Watch
-from manent_server.engine.handout import is_current
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.passage import Passage
 from manent_server.engine.prelude import Claim, Start, Verdict, begin
 from manent_server.engine.run import Parked, Run
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.engine.stepper import wake
-from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
 _log = logging.getLogger(__name__)
+
+
+class Trials:
+    """The worker's one place for a dispatch of a deploy that may be what kills its workers."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._held: tuple[str, int] | None = None
+
+    def take(self, deploy: str, number: int) -> bool:
+        """Whether the place is this dispatch's, now if it was free."""
+        with self._guard:
+            if self._held is None:
+                self._held = (deploy, number)
+            return self._held == (deploy, number)
+
+    def leave(self, deploy: str, number: int) -> None:
+        """Free the place if it is this dispatch's."""
+        with self._guard:
+            if self._held == (deploy, number):
+                self._held = None
 
 
 class Journey:
@@ -27,6 +47,7 @@ class Journey:
     def __init__(self, shop: Shop, watch: Watch) -> None:
         self._shop = shop
         self._watch = watch
+        self._trials = Trials()
 
     def __call__(self, deploy: str, number: int) -> None:
         """One dispatch, from its prelude to the close or to whoever goes on with it.
@@ -34,11 +55,14 @@ class Journey:
         Raises:
             Unwound: The run ended without an outcome; the engine records nothing.
         """
-        start = self._begin(deploy, number)
-        if start.verdict != Verdict.RUN or start.deploy is None:
-            _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
-            return
-        self._run(start.deploy)
+        try:
+            start = self._begin(deploy, number)
+            if start.verdict != Verdict.RUN or start.deploy is None:
+                _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
+                return
+            self._run(start.deploy, is_trial=start.is_trial)
+        finally:
+            self._trials.leave(deploy, number)
 
     def _begin(self, deploy: str, number: int) -> Start:
         shop = self._shop
@@ -52,6 +76,8 @@ class Journey:
                 is_draining=draining,
                 plugins=shop.host.names(),
                 version=shop.identity.version,
+                may_try=lambda: self._trials.take(deploy, number),
+                max_recoveries=shop.max_recoveries,
             )
             return begin(tx, claim, shop.dispatcher)
 
@@ -60,7 +86,7 @@ class Journey:
             shop.admit(start.deploy.environment)
         return start
 
-    def _run(self, deploy: Deploy) -> None:
+    def _run(self, deploy: Deploy, *, is_trial: bool) -> None:
         shop = self._shop
         order = orders.load(deploy.order_body)
         steps = plan.build(order, Kind(deploy.kind))
@@ -68,7 +94,7 @@ class Journey:
         if deploy.cancel_requested_at is not None:
             control.note_cancel(rollback=deploy.cancel_rollback)
         logbook = Logbook(shop, deploy)
-        run = Run(shop, deploy, order, steps, control, logbook)
+        run = Run(shop, deploy, order, steps, control, logbook, is_trial)
         self._watch.add(control)
         try:
             logbook.say(f"runs on {shop.identity.executor}, epoch {deploy.epoch}")
@@ -100,12 +126,5 @@ class Journey:
         if run.control.is_disowned or run.shop.lifeline.lost.is_set():
             run.logbook.abandon()
         elif run.shop.lifeline.cut.is_set():
-            run.logbook.flush()
-            lost = self._shop.lifeline.lost.is_set
-            self._shop.store.repeat(lambda tx: self._hand_back(tx, run.deploy), stop=lost)
-
-    def _hand_back(self, tx: Transaction, deploy: Deploy) -> None:
-        """The drain is over while it waited between attempts: any worker may go on at once."""
-        row = deploys.lock(tx, deploy.id)
-        if row is not None and is_current(row, deploy):
-            self._shop.dispatcher.hand_back(tx, row)
+            # The drain is over while it waited between attempts: any worker may go on at once.
+            run.put_back()

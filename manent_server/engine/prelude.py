@@ -1,11 +1,12 @@
 """The prelude: may this dispatch run, and if so, whose is the deploy now."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from manent_server.domain import gates
+from manent_server.domain import gates, suspicion
 from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.order import SHAPE
 from manent_server.engine import closing
@@ -18,7 +19,8 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 
-_ELSEWHERE = timedelta(seconds=10)
+ELSEWHERE = timedelta(seconds=10)
+_AGAIN = timedelta(seconds=1)
 
 
 class Verdict(StrEnum):
@@ -32,21 +34,35 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Start:
-    """The answer of a prelude; `deploy` is the row as it now stands where it runs."""
+    """The answer of a prelude; `deploy` is the row as it now stands where it runs.
+
+    `is_trial`: it may be what kills its workers, and no other such deploy runs here.
+    """
 
     verdict: Verdict
     deploy: Deploy | None
+    is_trial: bool = False
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Which dispatch asks, for which start of which worker."""
+    """Which dispatch asks, for which start of which worker.
+
+    `may_try` keeps the worker's one place for a suspect: whether it is this deploy's;
+    `max_recoveries` is how many deaths of its worker end a deploy.
+    """
 
     deploy: str
     number: int
     identity: Identity
     is_draining: bool
     plugins: frozenset[str]
+    may_try: Callable[[], bool] = _always
+    max_recoveries: int = 3
     version: str = WORKFLOW_VERSION
 
 
@@ -60,10 +76,46 @@ def begin(tx: Transaction, claim: Claim, dispatcher: Dispatcher) -> Start:
         dispatcher.dispatch(tx, deploy.id, state=_resting(deploy), phase=_waiting(deploy))
         return Start(Verdict.FOREIGN, None)
     if not _can_run(deploy, claim):
-        return _put_back(tx, deploy)
-    if deploy.handed_out_at is None and _gates_closed(tx, deploy):
+        return _put_back(tx, deploy, "plugin")
+    return _go_on(tx, deploy, claim) if deploy.handed_out_at else _begin(tx, deploy, claim)
+
+
+def _begin(tx: Transaction, deploy: Deploy, claim: Claim) -> Start:
+    """A deploy that has not acted yet: its gates may have closed meanwhile."""
+    if _gates_closed(tx, deploy):
         return Start(Verdict.CLOSED, deploy)
     return Start(Verdict.RUN, _take(tx, deploy, claim.identity))
+
+
+def _go_on(tx: Transaction, deploy: Deploy, claim: Claim) -> Start:
+    """A deploy that has handed out an attempt: it may be what kills its workers."""
+    deaths = _deaths(tx, deploy)
+    step = max(deaths, key=lambda name: deaths[name], default=None)
+    worst = deaths[step] if step is not None else 0
+    if step is not None and suspicion.is_poisoned(worst, limit=claim.max_recoveries):
+        return _poison(tx, _take(tx, deploy, claim.identity), step, worst)
+    is_trial = suspicion.is_suspect(worst)
+    if is_trial and not claim.may_try():
+        return _put_back(tx, deploy, "suspect")
+    return Start(Verdict.RUN, _take(tx, deploy, claim.identity), is_trial)
+
+
+def _deaths(tx: Transaction, deploy: Deploy) -> dict[str, int]:
+    """Deaths under the steps that may run again: of a cancelled deploy those of its undoing."""
+    found = work.deaths(tx, deploy)
+    if deploy.cancel_requested_at is None:
+        return found
+    return {step: count for step, count in found.items() if step.startswith("rollback:")}
+
+
+def _poison(tx: Transaction, deploy: Deploy, step: str, deaths: int) -> Start:
+    """End it without another attempt: whoever ran this step next would die too."""
+    message = f"{deaths} workers died under {step}, the last one in a trial of its own"
+    error = {"code": "poisoned", "step": step, "message": message}
+    ending = Ending(deploy.id, deploy.epoch, Outcome.POISONED, error=error)
+    if not closing.close(tx, ending):
+        return _put_back(tx, deploy, "occupied", after=_AGAIN)
+    return Start(Verdict.CLOSED, deploy)
 
 
 def _is_current(tx: Transaction, deploy: Deploy, claim: Claim) -> bool:
@@ -78,7 +130,9 @@ def _can_run(deploy: Deploy, claim: Claim) -> bool:
     return is_mine and deploy.order_body["plugin"] in claim.plugins
 
 
-def _put_back(tx: Transaction, deploy: Deploy) -> Start:
+def _put_back(
+    tx: Transaction, deploy: Deploy, reason: str, *, after: timedelta = ELSEWHERE
+) -> Start:
     """Another worker of the pool may have it: dispatched anew a little later, at no cost."""
     deploys.update(
         tx,
@@ -88,7 +142,7 @@ def _put_back(tx: Transaction, deploy: Deploy) -> Start:
         executor=None,
         incarnation=None,
     )
-    records.wake(tx, deploy.id, tx.now() + _ELSEWHERE, "plugin")
+    records.wake(tx, deploy.id, tx.now() + after, reason)
     return Start(Verdict.FOREIGN, None)
 
 

@@ -12,6 +12,7 @@ from manent_server.domain.errors import Unavailable
 from manent_server.domain.order import Order
 from manent_server.domain.plan import Plan
 from manent_server.engine.control import Control
+from manent_server.engine.handout import is_current
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.store import deploys, work
@@ -35,7 +36,10 @@ class Parked(BaseException):
 
 @dataclass
 class Run:
-    """What the rooms of a run share; `prepared` is filled by the first step."""
+    """What the rooms of a run share; `prepared` is filled by the first step.
+
+    `is_trial`: no other deploy that may kill its workers runs on this one.
+    """
 
     shop: Shop
     deploy: Deploy
@@ -43,6 +47,7 @@ class Run:
     plan: Plan
     control: Control
     logbook: Logbook
+    is_trial: bool = False
     prepared: dict[str, Any] = field(default_factory=dict)
     _known: dict[str, StepRow] | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -75,6 +80,16 @@ class Run:
         except Unavailable:
             self.check()
             raise
+
+    def put_back(self) -> None:
+        """Let whichever worker is free go on with the deploy, if it still is this run's."""
+        self.logbook.flush()
+        self.shop.store.repeat(self._put_back, stop=self.shop.lifeline.lost.is_set)
+
+    def _put_back(self, tx: Transaction) -> None:
+        row = deploys.lock(tx, self.deploy.id)
+        if row is not None and is_current(row, self.deploy):
+            self.shop.dispatcher.hand_back(tx, row)
 
     def now(self) -> datetime:
         """The database's clock."""

@@ -53,7 +53,10 @@ class Caps:
 
 @dataclass(frozen=True)
 class Shop:
-    """The collaborators of every dispatch that this worker runs."""
+    """The collaborators of every dispatch that this worker runs.
+
+    `max_recoveries`: deaths of its worker after which a step ends its deploy.
+    """
 
     store: Store
     identity: Identity
@@ -68,3 +71,4 @@ class Shop:
     workdir: Path
     admit: Callable[[str], None]
     lifeline: Lifeline
+    max_recoveries: int

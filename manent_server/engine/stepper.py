@@ -112,6 +112,9 @@ class Stepper:
     def _after_refusal(self, answer: HandOut, *, waited: float) -> Outcome | None:
         if answer.refusal == Refusal.NOT_MINE:
             raise Unwound(self._run.deploy.id)
+        if answer.refusal == Refusal.SUSPECT:
+            self._run.put_back()
+            raise Unwound(self._run.deploy.id)
         if answer.refusal == Refusal.CANCELLED:
             self._note_cancel()
             return CANCELLED
@@ -232,6 +235,7 @@ class Stepper:
             identity=run.shop.identity,
             lock_file=str(run.shop.workdir / "attempts" / attempt),
             is_undo=self._is_undo,
+            is_trial=run.is_trial,
         )
 
     def _hand_over(self, errand: Errand, context: dict[str, Any] | None) -> HandOut | None:

@@ -10,6 +10,7 @@ from manent_server.engine.identity import Identity
 from manent_server.plugins.runner import Runner
 from manent_server.store import workers
 from manent_server.store.transaction import Store, Transaction
+from manent_server.store.work import spare
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,10 @@ class Heartbeat:
             mine = workers.beat(
                 tx, self._identity.executor, self._identity.incarnation, running=running
             )
-            return workers.disowned(tx, attempts) if mine else None
+            if mine:
+                return workers.disowned(tx, attempts)
+            spare(tx, self._identity.incarnation)
+            return None
 
         with self._store.write() as tx:
             disowned = work(tx)

@@ -26,7 +26,7 @@ from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor
 from manent_server.usecases import cancel, recover
 from manent_server.usecases.desk import Desk
-from manent_server.usecases.wake import PLUGIN
+from manent_server.usecases.wake import OFFERED_AGAIN
 
 _log = logging.getLogger(__name__)
 _BEATS = 2
@@ -261,7 +261,7 @@ class Reconciler:
 
 def _goes_on(row: Deploy, wake: tuple[datetime, str] | None) -> bool:
     """Whether its wake goes on with it; of one in the queue it may only be the last instant."""
-    return wake is not None and (row.state == State.PENDING or wake[1] == PLUGIN)
+    return wake is not None and (row.state == State.PENDING or wake[1] in OFFERED_AGAIN)
 
 
 def _reason_of_delivery(delivery: Delivery | None, crew: Mapping[str, Executor]) -> str | None:

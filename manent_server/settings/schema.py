@@ -204,6 +204,12 @@ _RECOVERY_KEYS = (
         "168h",
         "when a stopped or recovered worker that holds nothing leaves the registry",
     ),
+    Key(
+        "max_recoveries",
+        Whole(),
+        "3",
+        "deaths of its worker after which a step ends its deploy (poisoned)",
+    ),
 )
 _RECOVERY = Section(_RECOVERY_KEYS, values.Recovery, _check_recovery)
 

@@ -75,6 +75,7 @@ class Recovery:
     stale_after: timedelta
     auto_recover_after: timedelta
     forget_after: timedelta
+    max_recoveries: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -233,8 +233,20 @@ def end_lost(
     """
     result = "interrupted" if is_begun else "not_started"
     error = {"code": result, "message": message}
-    died = died and is_begun
-    return update_attempt(tx, attempt, ended_at=tx.now(), result=result, died=died, error=error)
+    a = tx.tables.attempts
+    # A worker that lives to say so was not dead, whoever took it for that.
+    known = sa.func.coalesce(a.c.died, died and is_begun)
+    return update_attempt(tx, attempt, ended_at=tx.now(), result=result, died=known, error=error)
+
+
+def spare(tx: Transaction, incarnation: str) -> None:
+    """A start of a worker that was taken for dead lives: its attempts count for no death."""
+    a = tx.tables.attempts
+    tx.connection.execute(
+        sa.update(a)
+        .where(a.c.incarnation == incarnation, sa.or_(a.c.died.is_(True), a.c.ended_at.is_(None)))
+        .values(died=False)
+    )
 
 
 def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:
@@ -242,6 +254,26 @@ def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:
     a = tx.tables.attempts
     query = _attempts(tx).where(a.c.deploy == deploy).order_by(a.c.handed_out_at, a.c.id)
     return [Attempt(*row) for row in tx.connection.execute(query)]
+
+
+def deaths(tx: Transaction, deploy: Deploy) -> dict[str, int]:
+    """How many workers died under each step of the deploy's pass that has not ended."""
+    a, s = tx.tables.attempts, tx.tables.steps
+    of_step = sa.and_(
+        s.c.deploy == a.c.deploy, s.c.pass_number == a.c.pass_number, s.c.name == a.c.step
+    )
+    query = (
+        sa.select(a.c.step, sa.func.count())
+        .join(s, of_step)
+        .where(
+            a.c.deploy == deploy.id,
+            a.c.pass_number == deploy.pass_number,
+            a.c.died.is_(True),
+            s.c.ended_at.is_(None),
+        )
+        .group_by(a.c.step)
+    )
+    return {row[0]: int(row[1]) for row in tx.connection.execute(query)}
 
 
 def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:

@@ -72,6 +72,14 @@ def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
     return tx.connection.execute(mine).one_or_none() is not None
 
 
+def has_died(tx: Transaction, executor: str, incarnation: str) -> bool:
+    """Whether a start of a worker is gone without a recorded stop: claimed, replaced, forgotten."""
+    row = read(tx, executor)
+    if row is None or row.incarnation != incarnation:
+        return True
+    return row.recovered_by is not None and row.stopped_at is None
+
+
 def write(tx: Transaction, values: Mapping[str, Any]) -> bool:
     """Take the row: insert it, or replace what an earlier start wrote.
 

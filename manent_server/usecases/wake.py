@@ -19,7 +19,8 @@ BATCH = 100
 AGAIN = timedelta(seconds=1)
 RECHECK = timedelta(minutes=1)
 GATE = "gate"
-PLUGIN = "plugin"
+OFFERED_AGAIN = frozenset({"plugin", "suspect", "occupied"})
+"""Reasons for which a deploy that no worker took or kept is dispatched once more."""
 _log = logging.getLogger(__name__)
 
 
@@ -70,8 +71,9 @@ def _not_begun(tx: Transaction, desk: Desk, row: Deploy, reason: str) -> None:
     """It has its place but no worker yet: too late by now, or to be offered once more."""
     if row.handed_out_at is None and gates.is_expired(row.asked, at=tx.now()):
         closing.close(tx, Ending(row.id, None, Outcome.EXPIRED))
-    elif reason == PLUGIN:
-        desk.dispatcher.dispatch(tx, row.id)
+    elif reason in OFFERED_AGAIN:
+        phase = Phase.DISPATCHED if row.started_at is None else Phase.INTERRUPTED
+        desk.dispatcher.dispatch(tx, row.id, phase=phase)
 
 
 def _go_on(tx: Transaction, desk: Desk, row: Deploy, reason: str) -> None:

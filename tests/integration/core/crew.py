@@ -71,8 +71,10 @@ class Hand:
             workdir=folder / "work",
             admit=core.admission,
             lifeline=self.lifeline,
+            max_recoveries=3,
         )
         self._folder = folder
+        self._journey = Journey(self.shop, self.watch)
 
     def run(self, deploy: str) -> type[BaseException] | None:
         """Run the current dispatch to its end, as the engine would."""
@@ -85,7 +87,7 @@ class Hand:
 
         def go() -> None:
             try:
-                Journey(self.shop, self.watch)(deploy, number)
+                self._journey(deploy, number)
             except BaseException as error:  # noqa: BLE001 - shown to the test
                 ended_by.append(type(error))
 
