@@ -44,5 +44,5 @@ def test_every_outcome_belongs_to_one_end():
         ]
 
 
-def test_a_rollback_that_failed_locks():
-    assert {Outcome.ROLLBACK_FAILED} == deploy.LOCKING
+def test_an_end_nobody_can_vouch_for_locks():
+    assert {Outcome.ROLLBACK_FAILED, Outcome.POISONED} == deploy.LOCKING
