@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,27 @@ def save_context(
     known = load_contexts(variables)
     contexts = {**known.contexts, name: Context(name, url, token)}
     return _write(contexts_path(variables), Contexts(current=name, contexts=contexts))
+
+
+def new_context(
+    name: str, url: str, token: str, *, environ: Mapping[str, str] | None = None
+) -> tuple[str, Path]:
+    """Write a context beside those there are and make it the current one.
+
+    Args:
+        name: The name wanted; a number is added when another server's context has it.
+        url: The server.
+        token: The token to use there.
+        environ: As in `save_context`.
+
+    Returns:
+        The name it was given, and the file.
+    """
+    variables = os.environ if environ is None else environ  # noqa: TID251 - called by `init`
+    known = load_contexts(variables).contexts
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    free = next(one for one in names if one not in known)
+    return free, save_context(free, url, token, environ=variables)
 
 
 def use_context(name: str, *, environ: Mapping[str, str]) -> Context:

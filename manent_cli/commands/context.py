@@ -47,6 +47,8 @@ def show(session: Session, given: Options) -> None:
     if not name:
         raise BadUsage("no context is in use", next="manent context use NAME chooses one")
     row = _shown(known.named(name), known)
+    if session.environ.get("MANENT_URL") and not given.context:
+        session.talk.say("MANENT_URL is set: commands go there, not to this context")
     session.output.one(
         row, name=f"context/{name}", text=lambda wide: draw(_COLUMNS, [row], wide=wide)
     )

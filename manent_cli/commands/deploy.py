@@ -63,18 +63,12 @@ class Asked(Waiting):
     sequence: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Its place among the builds of CI.")
     ] = None
-    collision: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="Its application is being deployed there: queue, latest, reject, cancel_running.",
-        ),
-    ] = None
     if_blocked: Annotated[
         str | None, typer.Option(metavar="RULE", help="When a gate is closed: wait or refuse.")
     ] = None
     override: Annotated[
-        list[str] | None, typer.Option(metavar="GATE", help="Pass this gate. May be repeated.")
+        list[str] | None,
+        typer.Option(metavar="GATE", help="Pass this gate: outdated. May be repeated."),
     ] = None
     target: Annotated[
         list[str] | None,
@@ -236,10 +230,9 @@ def _ask(
 
 def _tell_accepted(session: Session, accepted: Mapping[str, Any]) -> None:
     number = f" (#{accepted['number']})" if accepted.get("number") else ""
-    link = f", {accepted['url']}" if accepted.get("url") else ""
     session.talk.say(
         f"deploy {accepted['id']}{number}: {accepted.get('application')} "
-        f"{accepted.get('version')} to {accepted.get('environment')}{link}"
+        f"{accepted.get('version')} to {accepted.get('environment')}"
     )
     for warning in accepted.get("warnings") or ():
         session.talk.say(f"warning: {warning}", colour="yellow")

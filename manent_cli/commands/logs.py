@@ -57,7 +57,7 @@ def _line(session: Session, item: Any, *, timestamps: bool) -> str:
         return json.dumps(item) + "\n"
     text = str(item.get("text", ""))
     shown = clean_line(text) if session.output.is_terminal else text
-    return (f"{item.get('at')} {item.get('step')} " if timestamps else "") + shown + "\n"
+    return (f"{item.get('at')} {item.get('step') or '-'} " if timestamps else "") + shown + "\n"
 
 
 def _stored(session: Session, path: str, after: int) -> Iterator[Any]:

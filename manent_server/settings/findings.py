@@ -65,7 +65,7 @@ class Findings:
 
 def suggestion(text: str, known: Iterable[str]) -> str:
     """The nearest of `known`, or all of them when none is near."""
-    names = list(known)
+    names = sorted(set(known))
     like = nearest(text[:200], names)
     if like:
         return f"did you mean {like}?"

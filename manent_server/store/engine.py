@@ -5,9 +5,11 @@ durable execution library. Both carry the same limits, so that a process which s
 loses its host or its network holds no lock for longer than the rules of recovery allow.
 """
 
+import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -249,6 +251,7 @@ def _sqlite(url: sa.URL, *, pool: int, folder: Path) -> Engines:
     # The library issues its own BEGIN in places, which an event of ours would double.
     dbos = sa.create_engine(url, connect_args=wait | {"isolation_level": "IMMEDIATE"}, **pooled)
     for engine in (ours, dbos, lone):
+        sa.event.listen(engine, "do_connect", _private(file))
         sa.event.listen(engine, "connect", _set_pragmas)
     for engine in (ours, lone):
         sa.event.listen(engine, "begin", _begin)
@@ -265,6 +268,16 @@ def _file(url: sa.URL, folder: Path) -> Path:
             f"database.url: the folder {file.parent} does not exist", next="Create the folder."
         )
     return file
+
+
+def _private(file: Path) -> Callable[..., None]:
+    """Make a new file its owner's alone: the driver would let everybody read logs and reasons."""
+
+    def make(*_: object) -> None:
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    return make
 
 
 def _set_pragmas(connection: Any, _record: Any) -> None:

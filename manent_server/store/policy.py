@@ -80,6 +80,12 @@ def write_application(
         tx.connection.execute(a.insert().values(name=name, **new))
 
 
+def applications(tx: Transaction) -> list[str]:
+    """The name of every application that is configured or was once."""
+    a = tx.tables.applications
+    return list(tx.connection.execute(sa.select(a.c.name).order_by(a.c.name)).scalars())
+
+
 def retire(tx: Transaction, *, revision: int) -> None:
     """What this revision does not name is no longer configured; its rows stay."""
     for table in (tx.tables.environments, tx.tables.applications):

@@ -1,6 +1,7 @@
 """Inspect: everything one can read."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from manent_server.domain.deploy import Outcome, State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.liveness import is_lost
 from manent_server.store import deploys as rows_of
-from manent_server.store import finding, logs, marks, queue, records, work, workers
+from manent_server.store import finding, logs, marks, policy, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.finding import Page
 from manent_server.store.transaction import Transaction
@@ -27,10 +28,11 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
     """Deploys, the newest first."""
     if not 1 <= wanted.limit <= LONGEST_PAGE:
         raise Invalid(f"limit is {wanted.limit}", next=f"use 1 to {LONGEST_PAGE}")
+    version = names.version(wanted.version) if wanted.version is not None else None
     page = Page(
-        application=_name(wanted.application, "application"),
-        environment=_name(wanted.environment, "environment"),
-        version=names.version(wanted.version) if wanted.version is not None else None,
+        application=wanted.application,
+        environment=wanted.environment,
+        version=version,
         states=[_word(state.upper(), list(State), "state") for state in wanted.states],
         outcome=_word(wanted.outcome, list(Outcome), "outcome")
         if wanted.outcome is not None
@@ -39,12 +41,33 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
         limit=wanted.limit,
     )
     with desk.store.read() as tx:
-        rows, after = finding.page(tx, page)
+        where = _place(tx, wanted.application, wanted.environment)
+        rows, after = finding.page(tx, replace(page, **where))
         return view.page(_all_shown(tx, desk, rows), after)
 
 
-def _name(text: str | None, what: str) -> str | None:
-    return names.name(text, what) if text is not None else None
+def _place(tx: Transaction, application: str | None, environment: str | None) -> dict[str, Any]:
+    """Both as they are stored, each known here, now or from before."""
+    return {
+        "application": _known(application, "application", policy.applications(tx)),
+        "environment": _known(
+            environment, "environment", [row.name for row in queue.environments(tx)]
+        ),
+    }
+
+
+def _known(text: str | None, what: str, known: Sequence[str]) -> str | None:
+    if text is None:
+        return None
+    name = names.name(text, what, known=known)
+    if name not in known:
+        like = names.nearest(name, known)
+        words = ", ".join(sorted(known)[:30]) or "none"
+        raise NotFound(
+            f"there is no {what} {name}",
+            next=f"did you mean {like}?" if like else f"known: {words}",
+        )
+    return name
 
 
 def _word(text: str, known: list[Any], what: str) -> str:
@@ -123,11 +146,7 @@ def inventory(
 ) -> dict[str, Any]:
     """What runs where."""
     with desk.store.read() as tx:
-        rows = records.inventory(
-            tx,
-            application=_name(application, "application"),
-            environment=_name(environment, "environment"),
-        )
+        rows = records.inventory(tx, **_place(tx, application, environment))
     return {"items": [view.stock(row) for row in rows]}
 
 
@@ -142,13 +161,7 @@ def environment(desk: Desk, name: str) -> dict[str, Any]:
     """One environment: who runs there, who waits, what is locked, who could work."""
     with desk.store.read() as tx:
         found = {row.name: row for row in queue.environments(tx)}
-        wanted = names.name(name, "environment", known=found)
-        if wanted not in found:
-            like = names.nearest(wanted, found)
-            raise NotFound(
-                f"there is no environment {wanted}",
-                next=f"did you mean {like}?" if like else "GET /api/v1/environments lists them",
-            )
+        wanted = _known(name, "environment", list(found)) or name
         row, at = found[wanted], tx.now()
         waiting = queue.waiting(tx, wanted, limit=LONGEST_QUEUE)
         waiting += rows_of.delayed(tx, wanted, limit=LONGEST_QUEUE - len(waiting))

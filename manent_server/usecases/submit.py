@@ -61,6 +61,12 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
     kind = _kind(request)
     priority = request.priority if request.priority is not None else DEFAULT_PRIORITY
     _check(request)
+    if request.sha256 is not None and placement.artifact is None:
+        raise Invalid(
+            f"{application.name} has no artifact in {environment.name}: no digest can be checked",
+            code="sha256_without_artifact",
+            next="leave sha256 out, or name its artifact in manent.yml",
+        )
     return Draft(
         application=application.name,
         environment=environment,

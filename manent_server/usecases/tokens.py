@@ -4,6 +4,7 @@ import hashlib
 import secrets
 import string
 import zlib
+from datetime import timedelta
 from typing import Any
 
 from manent_server.domain import access, names
@@ -26,7 +27,9 @@ _SHOWN = 10
 
 def create(desk: Desk, request: TokenRequest, *, actor: str) -> str:
     """A new token; its text is shown this once and stored only as a digest."""
-    name = names.name(request.name, "token")
+    name = names.name(request.name, "name of a token")
+    if request.expires_in is not None and request.expires_in <= timedelta(0):
+        raise Invalid("a token that ends at once is of no use", next="name a time such as 90d")
     if request.role not in access.ROLES:
         known = ", ".join(sorted(access.ROLES))
         raise Invalid(f"there is no role {request.role!r}", next=f"known: {known}")

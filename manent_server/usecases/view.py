@@ -34,7 +34,7 @@ def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) 
         "phase": row.phase,
         "outcome": row.outcome,
         "position": position,
-        "url": f"{url}/deploys/{row.id}",
+        "url": f"{url}/api/v1/deploys/{row.id}",
         "reason": row.reason,
         "requested_by": row.requested_by,
         "requested_at": instant(row.requested_at),

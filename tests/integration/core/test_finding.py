@@ -172,3 +172,13 @@ def test_explain_names_the_reason_of_every_wait(core: Core):
     assert "position 1 in the queue" in summary(core, waiting)
     running.hand_out(running.errand())
     assert "deploy:web since" in summary(core, running.deploy.id)
+
+
+@pytest.mark.parametrize("wanted", [{"application": "shopp"}, {"environment": "stagin"}])
+def test_a_list_of_an_unknown_place_is_refused_not_empty(core: Core, wanted: dict[str, str]):
+    core.submit("shop")
+    with pytest.raises(NotFound, match="there is no") as refused:
+        inspect.deploys(core.desk, DeployFilter(**wanted))
+    assert "did you mean" in (refused.value.next or "")
+    with pytest.raises(NotFound, match="there is no"):
+        inspect.inventory(core.desk, **wanted)

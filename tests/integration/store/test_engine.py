@@ -30,6 +30,14 @@ def test_building_engines_opens_no_connection(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_new_sqlite_file_is_its_owners_alone(tmp_path: Path) -> None:
+    made = engines("sqlite:///manent.db", tmp_path)
+    with made.ours.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE t (n INTEGER)"))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
 def test_a_percent_encoded_password_arrives_as_it_is() -> None:
     """B118: the password is kept byte for byte, and never shown."""
     password = "pa$USER#w{x}%@/:"  # noqa: S105 - the awkward password of the case

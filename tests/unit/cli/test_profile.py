@@ -9,6 +9,7 @@ from manent_cli.errors import BadUsage
 from manent_cli.profile import (
     contexts_path,
     load_contexts,
+    new_context,
     resolve,
     save_context,
     use_context,
@@ -54,6 +55,18 @@ def test_saving_keeps_the_other_contexts_and_replaces_the_same(two):
         "production": "of-production",
         "staging": "renewed",
     }
+
+
+def test_a_new_context_never_takes_the_place_of_another(two):
+    name, _ = new_context("staging", STAGING, "second", environ=two)
+    third, _ = new_context("staging", STAGING, "third", environ=two)
+    known = load_contexts(two)
+    assert (name, third, known.current) == ("staging-2", "staging-3", "staging-3")
+    assert [known.contexts[one].token for one in ("staging", name, third)] == [
+        "of-staging",
+        "second",
+        "third",
+    ]
 
 
 def test_a_readable_file_becomes_private_when_written(two):
