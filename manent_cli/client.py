@@ -209,6 +209,9 @@ class Client:
         if not isinstance(fields, dict):
             fields = {"detail": f"{self.url} answered {answer.status} {answer.reason}"}
         fields.setdefault("request_id", answer.getheader("X-Request-ID"))
+        if answer.status == HTTPStatus.UNAUTHORIZED and not self._token:
+            # The server speaks to programs, of headers.
+            fields["next"] = "set MANENT_TOKEN, or choose a context: manent context list"
         raise Problem(answer.status, fields, retry_after=_seconds(answer.getheader("Retry-After")))
 
     def _parsed(self, answer: http.client.HTTPResponse, body: bytes) -> Any:

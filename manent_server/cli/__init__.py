@@ -16,7 +16,9 @@ import typer
 
 from manent_server.domain.errors import (
     ConfigurationError,
+    Invalid,
     ManentError,
+    NotFound,
     StartRefused,
     Unavailable,
 )
@@ -73,7 +75,7 @@ def _complain(error: ManentError) -> None:
 
 
 def _exit_code(error: ManentError) -> int:
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, ConfigurationError | Invalid | NotFound):
         return 2
     from manent_server.worker.process import RESTART_ME
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from manent_cli.profile import save_context
+from manent_cli.profile import new_context
 from manent_server.bootstrap import house
 from manent_server.bootstrap.house import House
 from manent_server.domain import duration
@@ -36,10 +36,10 @@ def init(folder: Path, environ: Variables) -> None:
     opened = house.open_house(path, environ)
     migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
     text = tokens.create(opened.desk(dict), TokenRequest("admin", "admin"), actor="init")
-    context = save_context("local", opened.settings.server.url, text)
+    name, file = new_context("local", opened.settings.server.url, text)
     sys.stdout.write(f"{path}\n")
     sys.stderr.write(
-        f"wrote {path} and the context `local` to {context}\n"
+        f"wrote {path} and the context `{name}` to {file}\n"
         "next: manent-server serve, then: manent deploy hello staging v1\n"
     )
 

@@ -244,4 +244,9 @@ def test_a_token_expires(shared: Rig) -> None:
     )
     token = made.stdout.strip()
     until(lambda: status_for(shared, token) == 401, what="the token to expire", limit=10)
-    assert shared.server_cli(["token", "create", "x", "--role", "root"]).returncode != 0
+    for wrong in (
+        ["x", "--role", "root"],
+        ["", "--role", "admin"],
+        ["x", "--role=admin", "--expires=0s"],
+    ):
+        assert shared.server_cli(["token", "create", *wrong]).returncode == 2
