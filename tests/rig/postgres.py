@@ -83,10 +83,10 @@ class Postgres:
             )  # fmt: skip
         self._wait_until_ready(self._process)
 
-    def stop(self) -> None:
-        """Fast shutdown: open transactions are rolled back, clients are cut off."""
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Fast shutdown: transactions are rolled back, clients cut off (SIGQUIT: immediate)."""
         process = self._running()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         process.wait(_STOP_LIMIT)
 
     def kill(self) -> None:

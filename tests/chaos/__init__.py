@@ -1,0 +1,1 @@
+"""Seeded faults against real processes, and pure checkers of what was recorded."""

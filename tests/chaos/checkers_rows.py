@@ -1,0 +1,205 @@
+"""What became of rows, as committed transactions left them: I2, I5, I6, I7, I13, I17."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.chaos.checker import checker
+from tests.chaos.history import ACTING, ENDED, Change, History
+
+# From the signal to the moment nothing is dequeued any more, on a busy machine.
+_SIGNAL = 2.0
+_FINAL = ("state", "outcome", "epoch", "ended_at")
+# Drained, "restart me", killed by us, told to end before it could listen, or told so twice.
+_EXITS = frozenset({0, 75, -9, -15, 128 + 15})
+
+Row = Mapping[str, Any]
+
+
+@checker("I2")
+def epochs_rise(history: History) -> Iterator[str]:
+    """A deploy's epoch never falls, and so it is with the attempts of one place."""
+    epochs: dict[str, int] = {}
+    places: dict[tuple[str, str], int] = {}
+    for change in history.of("deploys", "attempts"):
+        row = change.row
+        if change.table == "deploys":
+            before = epochs.get(row["id"], 0)
+            if row["epoch"] < before:
+                yield f"the epoch of {row['id']} fell from {before} to {row['epoch']}"
+            epochs[row["id"]] = row["epoch"]
+        elif row["ended_at"] is None:
+            place = (row["environment"], row["application"])
+            if row["epoch"] < places.get(place, 0):
+                yield f"{place}: epoch {row['epoch']} was handed out after {places[place]}"
+            places[place] = row["epoch"]
+
+
+@checker("I2")
+def only_the_newest_epoch_writes(history: History) -> Iterator[str]:
+    """Attempts are handed out, and steps end well, under the deploy's own epoch only."""
+    epochs: dict[str, Row] = {}
+    succeeded: dict[tuple[str, int, str], int] = {}
+    for change in history.of("deploys", "attempts", "steps"):
+        row = change.row
+        if change.table == "deploys":
+            epochs[row["id"]] = row
+            continue
+        deploy = epochs.get(row["deploy"])
+        if deploy is None:
+            continue
+        if change.table == "attempts":
+            if row["result"] == "succeeded":
+                succeeded[row["deploy"], row["pass_number"], row["step"]] = row["epoch"]
+            elif row["ended_at"] is None and row["epoch"] != deploy["epoch"]:
+                yield f"{row['step']} of {row['deploy']} was handed out under a stale epoch"
+            elif row["ended_at"] is None and deploy["state"] != "PENDING":
+                yield f"{row['step']} of {row['deploy']} was handed out while {deploy['state']}"
+        elif row["state"] == "succeeded" and row["hook"] in ACTING:
+            epoch = succeeded.get((row["deploy"], row["pass_number"], row["name"]))
+            if epoch is not None and epoch != deploy["epoch"]:
+                yield f"{row['name']} of {row['deploy']} ended by a stale epoch {epoch}"
+
+
+@checker("I5")
+def every_deploy_ends_once(history: History) -> Iterator[str]:
+    """What was accepted ends, exactly once, and never changes afterwards."""
+    known = {row["id"]: row for row in history.deploys}
+    for call in history.calls:
+        asked = call.what in ("deploy", "redeploy", "rollback") and call.is_good
+        if not asked:
+            continue
+        if call.answer["id"] not in known:
+            yield f"{call.answer['id']} was accepted and is not there"
+    for row in history.deploys:
+        if row["state"] not in ENDED:
+            yield f"{row['id']} has not ended: {row['state']} {row['phase']} {row.get('summary')}"
+    ends: dict[str, Row] = {}
+    for change in history.of("deploys"):
+        row = change.row
+        end = ends.get(row["id"])
+        if end is not None and any(end[name] != row[name] for name in _FINAL):
+            yield f"{row['id']} had ended {end['state']} and changed to {row['state']}"
+        if row["state"] in ENDED:
+            ends.setdefault(row["id"], row)
+
+
+@checker("I6")
+def one_key_one_deploy(history: History) -> Iterator[str]:
+    """A key and its repetitions name one deploy, and no deploy is there that nobody asked for."""
+    answers: dict[str, set[str]] = defaultdict(set)
+    asked = {call.nonce for call in history.calls if call.nonce}
+    for call in history.calls:
+        if call.key and call.is_good and "id" in call.answer:
+            answers[call.key].add(call.answer["id"])
+    for key, ids in answers.items():
+        if len(ids) > 1:
+            yield f"key {key} was answered with {sorted(ids)}"
+    rows: dict[str, list[str]] = defaultdict(list)
+    for deploy in history.deploys:
+        rows[deploy["reason"]].append(deploy["id"])
+    for nonce, ids in rows.items():
+        if nonce not in asked:
+            yield f"{ids} were never asked for"
+        elif len(ids) > 1:
+            yield f"one request made {sorted(ids)}"
+
+
+@checker("I7")
+def admission_in_order(history: History) -> Iterator[str]:
+    """Nobody is given a place while somebody before him could have it."""
+    waiting: dict[str, Row] = {}
+    places: dict[tuple[str, str], str] = {}
+    for change in history.of("deploys", "slots"):
+        row = change.row
+        if change.table == "deploys":
+            is_waiting = row["state"] == "ENQUEUED" and row["ticket"] is not None
+            if is_waiting and row["blocked"] is None:
+                waiting[row["id"]] = row
+            else:
+                waiting.pop(row["id"], None)
+            continue
+        place = (row["environment"], row["application"])
+        if change.is_deletion:
+            places.pop(place, None)
+            continue
+        if place in places:
+            yield f"{place} was given to {row['deploy']} while {places[place]} had it"
+        yield from _passed_over(row, waiting, places)
+        places[place] = row["deploy"]
+
+
+def _passed_over(
+    slot: Row, waiting: Mapping[str, Row], places: Mapping[tuple[str, str], str]
+) -> Iterator[str]:
+    taken = waiting.get(slot["deploy"])
+    if taken is None:
+        yield f"{slot['deploy']} was given a place and did not wait"
+        return
+    holders = set(places.values())
+    for row in waiting.values():
+        is_before = (row["priority"], row["ticket"]) < (taken["priority"], taken["ticket"])
+        could = (row["environment"], row["application"]) not in places and row["id"] not in holders
+        if is_before and could and row["environment"] == slot["environment"]:
+            yield f"{row['id']} was passed over by {taken['id']} in {slot['environment']}"
+
+
+@checker("I13")
+def one_holder_per_lease(history: History) -> Iterator[str]:
+    """A lease changes hands only after its end, and its token rises with each holder."""
+    for change in history.of("leases"):
+        row = change.row
+        if row.get("old_holder") is None or row["old_holder"] == row["holder"]:
+            continue
+        if row["old_until"] > change.at:
+            left = row["old_until"] - change.at
+            yield f"{row['holder']} took {row['name']} {left:.2f} s before its end"
+        if row["token"] <= row["old_token"]:
+            yield f"the token of {row['name']} did not rise with {row['holder']}"
+
+
+@checker("I17")
+def nothing_is_taken_after_the_signal(history: History) -> Iterator[str]:
+    """A worker that was told to end takes no deploy any more."""
+    told = [fault for fault in history.faults if fault.kind == "term"]
+    taken: set[tuple[str, int]] = set()
+    for change in history.of("deploys"):
+        row = change.row
+        if row["incarnation"] is None or (row["id"], row["epoch"]) in taken:
+            continue
+        taken.add((row["id"], row["epoch"]))
+        for fault in told:
+            until = _next_start(history, fault.victim or "", fault.at)
+            late = fault.at + _SIGNAL < change.at < until
+            if row["executor"] == fault.victim and late:
+                yield f"{fault.victim} took {row['id']} {change.at - fault.at:.1f} s after SIGTERM"
+
+
+def _next_start(history: History, executor: str, at: float) -> float:
+    """When the next incarnation of a worker began."""
+    first: dict[str, Change] = {}
+    for change in history.of("executors"):
+        if change.row["id"] == executor:
+            first.setdefault(change.row["incarnation"], change)
+    later = [change.at for change in first.values() if change.at > at]
+    return min(later, default=float("inf"))
+
+
+@checker("life")
+def processes_end_as_they_say(history: History) -> Iterator[str]:
+    """A worker ends drained, asking to be restarted, or because we killed it."""
+    for end in history.exits:
+        if end["code"] not in _EXITS:
+            yield f"{end['name']} ended with {end['code']}: {end.get('said', '')[-300:]}"
+
+
+CHECKERS = (
+    epochs_rise,
+    only_the_newest_epoch_writes,
+    every_deploy_ends_once,
+    one_key_one_deploy,
+    admission_in_order,
+    one_holder_per_lease,
+    nothing_is_taken_after_the_signal,
+    processes_end_as_they_say,
+)

@@ -1,0 +1,198 @@
+"""One run: the stage is opened, clients and nemesis play, everything heals, the record is read."""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.chaos import checkers, record
+from tests.chaos.checker import Violation
+from tests.chaos.clients import Client, plan, wait_all
+from tests.chaos.history import ENDED, History
+from tests.chaos.nemesis import NEEDED, Nemesis
+from tests.chaos.record import Recorder, now
+from tests.chaos.stage import APPLICATIONS, PLACES, SECRET, WORKERS, Stage, settings
+from tests.rig.postgres import Postgres
+from tests.rig.serve import MAIN
+
+ENDS, TAKEOVERS = 20, 3
+_QUIET = 90.0
+_ACTS = 2000
+
+
+@dataclass(frozen=True)
+class Play:
+    """How one run goes."""
+
+    seed: int
+    seconds: float
+    faults: bool = True
+    longest: float = 0.0
+    only: tuple[str, ...] = ()
+    acts: int = _ACTS
+    mutant: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    history: History
+    violations: list[Violation]
+    counted: Counter[str]
+    takeovers: int
+    ends: int
+    seconds: float
+    settled: float
+
+    @property
+    def missing(self) -> list[str]:
+        """What keeps the run from counting."""
+        lacking = list((Counter(NEEDED) - self.counted).elements())
+        lacking += ["takeover"] * max(0, TAKEOVERS - self.takeovers)
+        return lacking + ["end"] * max(0, ENDS - self.ends)
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{kind} {count}" for kind, count in sorted(self.counted.items()))
+        return (
+            f"seed {self.history.settings['seed']}: {self.seconds:.0f} s, {self.ends} ends, "
+            f"{self.takeovers} takeovers, settled {self.settled:.0f} s after the last fault, "
+            f"{sum(self.counted.values())} faults ({faults}), {len(self.violations)} violations"
+        )
+
+
+def perform(play: Play, folder: Path) -> Result:
+    """Run it; call from the main thread."""
+    server = Postgres()
+    try:
+        return _on(server, play, folder)
+    finally:
+        server.close()
+
+
+def _on(server: Postgres, play: Play, folder: Path) -> Result:
+    recorder = Recorder(folder, settings(play.seed))
+    stage = Stage(folder, server, recorder=recorder, mutant=play.mutant)
+    stop = threading.Event()
+    try:
+        stage.open()
+        clients = [_client(stage, name, play, stop) for name in APPLICATIONS]
+        for client in clients:
+            client.start()
+        nemesis = Nemesis(stage, play.seed, only=play.only)
+        began = now()
+        _play(stage, nemesis, play, clients)
+        seconds = now() - began
+        nemesis.heal()
+        stop.set()
+        wait_all(clients, 60.0)
+        settled = _settle(stage)
+        history = _collect(stage, clients)
+    finally:
+        stop.set()
+        stage.close()
+    return Result(
+        history,
+        checkers.check(history),
+        nemesis.counted(),
+        history.settings["takeovers"],
+        sum(row["state"] in ENDED for row in history.deploys),
+        seconds,
+        settled,
+    )
+
+
+def _client(stage: Stage, name: str, play: Play, stop: threading.Event) -> Client:
+    acts = plan(play.seed, name, play.acts, tuple(PLACES))
+    return Client(name, stage.url, stage.token, acts, stage.recorder, stop)
+
+
+def _play(stage: Stage, nemesis: Nemesis, play: Play, clients: list[Client]) -> None:
+    end = now() + play.seconds
+    latest = now() + max(play.seconds, play.longest)
+    looked = now()
+    while now() < end or (now() < latest and not _is_enough(stage, nemesis)):
+        if play.faults:
+            nemesis.turn()
+        elif not any(client.is_alive() for client in clients):
+            return
+        time.sleep(0.05)
+        if now() - looked > 1.0:
+            looked = now()
+            for client in clients:
+                if client.crash is not None:
+                    raise client.crash
+
+
+def _is_enough(stage: Stage, nemesis: Nemesis) -> bool:
+    """Whether the run counts already."""
+    if Counter(NEEDED) - nemesis.counted():
+        return False
+    try:
+        is_taken = stage.recorder.takeovers() >= TAKEOVERS
+        return is_taken and len(_everything(stage, list(ENDED))) >= ENDS
+    except (httpx2.HTTPError, AssertionError, record.Unreachable):
+        return False
+
+
+def _settle(stage: Stage) -> float:
+    """Lift locks and wait until every deploy has ended; how long that took."""
+    began = now()
+    while now() - began < _QUIET:
+        stage.supervise()
+        try:
+            for lock in stage.get("/locks")["items"]:
+                stage.http("DELETE", f"/locks/{lock['id']}")
+            if not _everything(stage, ["DELAYED", "ENQUEUED", "PENDING"]):
+                break
+        except (httpx2.HTTPError, AssertionError):
+            pass
+        time.sleep(0.3)
+    return now() - began
+
+
+def _everything(stage: Stage, states: list[str]) -> list[dict[str, Any]]:
+    """All deploys in these states."""
+    found: list[dict[str, Any]] = []
+    before: str | None = None
+    while True:
+        query: dict[str, Any] = {"state": states, "limit": 500}
+        page = stage.get("/deploys", **query | ({"before": before} if before else {}))
+        found += page["items"]
+        before = page["next"]
+        if before is None:
+            return found
+
+
+def _collect(stage: Stage, clients: list[Client]) -> History:
+    """Read everything that is left, then end the processes and look for the secret."""
+    recorder = stage.recorder
+    deploys = _everything(stage, [*ENDED, "DELAYED", "ENQUEUED", "PENDING"])
+    for row in deploys:
+        if row["state"] not in ENDED:
+            row["summary"] = stage.get(f"/deploys/{row['id']}/explain")["summary"]
+        recorder.lines(row["id"], _log(stage, row["id"]), is_final=True)
+    history = recorder.collect(deploys=deploys, inventory=stage.get("/inventory")["items"])
+    history.settings["takeovers"] = recorder.takeovers()
+    history.settings["calm_ends"] = {
+        nonce: end for client in clients for nonce, end in client.calm.items()
+    }
+    files = [stage.folder / f"{name}.log" for name in (MAIN, *WORKERS)]
+    files += [path for path in stage.folder.glob("work-*/**/*") if path.is_file()]
+    sent = [str(call.answer) for call in history.calls]
+    sent += [line.text for line in history.lines]
+    history.leaks = record.leaks(SECRET, stage.database_url, files, sent)
+    return history
+
+
+def _log(stage: Stage, deploy: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    after = 0
+    while page := stage.get(f"/deploys/{deploy}/logs", after=after, limit=500)["items"]:
+        items += page
+        after = page[-1]["sequence"]
+    return items

@@ -1,0 +1,175 @@
+"""The system under test: one API process, three workers, one Postgres, a cable for each."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import tests
+
+from tests.chaos.cable import Cable, Cables
+from tests.chaos.record import Recorder
+from tests.rig.postgres import Postgres
+from tests.rig.process import Process
+from tests.rig.serve import MAIN, Rig
+
+WORKERS = ("w1", "w2", "w3")
+SECRET = "chaos-s3cret+/Qz7wKp0"  # noqa: S105 - planted: it must be found nowhere
+BEAT, STALE, RECOVER = 1.0, 5.0, 5.0
+HOOKS = ("deploy", "verify", "rollback")
+PLACES = {"prod": 2, "stage": 1}
+# Targets of each application, and how they are walked through.
+APPLICATIONS: dict[str, tuple[dict[str, Any], int]] = {
+    "ant": ({"targets": {"a": {}}}, 1),
+    "bee": ({"targets": {"a": {}, "b": {}}, "waves": [1, "rest"]}, 1),
+    "cat": ({"targets": {"a": {}, "b": {}, "c": {}}, "max_parallel": 2}, 2),
+    "dog": ({"targets": {"a": {}}}, 1),
+}
+_HOOK = Path(__file__).with_name("hook.py")
+_FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+
+
+class Stage(Rig):
+    """All processes of a run; each reaches the database by a cable of its own."""
+
+    def __init__(
+        self, folder: Path, server: Postgres, *, recorder: Recorder, mutant: str = ""
+    ) -> None:
+        self.server = server
+        self.recorder = recorder
+        self.cables = Cables()
+        self.cable = {name: Cable(self.cables, server.port) for name in (MAIN, *WORKERS)}
+        # Nobody may start these again by itself.
+        self.down: set[str] = set()
+        self.environ: dict[str, Mapping[str, str]] = {}
+        super().__init__(
+            folder, server.create_database(), configuration(folder),
+            options=("--no-worker",), environ={"CHAOS_SECRET": SECRET, **mutated(mutant)},
+        )  # fmt: skip
+
+    def write_config(self, name: str = MAIN) -> None:
+        """Each process has a way to the database of its own."""
+        super().write_config(name)
+        file = self.config_file(name)
+        written = yaml.safe_load(file.read_text())
+        direct, mine = f":{self.server.port}/", f":{self.cable[name].port}/"
+        written["database"]["url"] = self.database_url.replace(direct, mine)
+        file.write_text(yaml.safe_dump(written, sort_keys=False))
+
+    def open(self) -> None:
+        """Start everything, with the recorder's triggers in the database."""
+        self.prepare()
+        self.recorder.install(self.database_url)
+        self.start(wait=False)
+        for name in WORKERS:
+            self.start_worker(name, wait=False)
+        for name in (MAIN, *WORKERS):
+            self.await_ready(name)
+
+    def await_ready(self, name: str, *, limit: float = 60.0) -> bool:
+        """Wait until a process says it is ready; False if it ended or did not in time."""
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            if not self.process(name).is_running():
+                return False
+            if self.is_ready(name):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def supervise(self) -> None:
+        """Start again what has ended by itself, as systemd or Kubernetes would."""
+        for name in (MAIN, *WORKERS):
+            if name not in self.down:
+                self.revive(name)
+
+    def revive(self, name: str) -> None:
+        """Start a process that has ended; its end is recorded."""
+        process = self.process(name)
+        if process.is_running():
+            return
+        self.note_exit(name, process)
+        self._own_environ[name] = self.environ.get(name, {})
+        self.start(name, wait=False)
+
+    def note_exit(self, name: str, process: Process) -> None:
+        """Record how a process ended."""
+        self.recorder.exit(name, process.exit_code or 0, process.last_words())
+
+    def close(self) -> None:
+        """End everything."""
+        super().close()
+        self.cables.close()
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """Fast timings, two environments, four applications."""
+    python = str(getattr(sys, "_base_executable", sys.executable))
+    ledger = folder / "ledger.jsonl"
+    options: dict[str, Any] = {
+        hook: [python, "-S", "-E", str(_HOOK), str(ledger), hook] for hook in HOOKS
+    }
+    options["environment"] = {"CHAOS_SECRET": "secret://env/CHAOS_SECRET"}
+    retry = {"attempts": 2, "initial": "200ms", "factor": 1, "cap": "1s", "total": "2m"}
+    return {
+        "recovery": {
+            "heartbeat_interval": f"{BEAT:g}s",
+            "stale_after": f"{STALE:g}s",
+            **auto_recovery(),
+        },
+        "dbos": {"drain_timeout": "8s", "polling_interval": "200ms"},
+        "worker": {"kill_grace": "1s", "warm": 2},
+        "environments": {
+            name: {"tier": "staging", "concurrency": count} for name, count in PLACES.items()
+        },
+        "applications": {
+            name: {
+                "plugin": "command",
+                "options": options,
+                "retry": retry,
+                "environments": dict.fromkeys(PLACES, where),
+            }
+            for name, (where, _) in APPLICATIONS.items()
+        }
+        | {"shop": None, "billing": None},
+    }
+
+
+def mutated(mutant: str) -> dict[str, str]:
+    """Variables that make every process of the stage a mutant."""
+    place = Path(__file__).with_name("site")
+    return {"CHAOS_MUTANT": mutant, "PYTHONPATH": str(place)} if mutant else {}
+
+
+def auto_recovery() -> dict[str, str]:
+    """As fast as the rules allow with a beat of a second."""
+    if not Path(tests.__file__).parents[1].joinpath("manent_server/recovery/takeover.py").exists():
+        return {}
+    return {"auto_recover_after": f"{RECOVER:g}s"}
+
+
+def faketime(seconds: int) -> dict[str, str] | None:
+    """Variables that move a process's wall clock; None where that cannot be had here."""
+    if not _FAKETIME.exists():
+        return None
+    return {
+        "LD_PRELOAD": str(_FAKETIME),
+        "FAKETIME": f"{seconds:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_RESET": "1",
+    }
+
+
+def settings(seed: int) -> dict[str, Any]:
+    """What checkers have to know of the stage."""
+    return {
+        "seed": seed,
+        "concurrency": dict(PLACES),
+        "max_parallel": {name: limit for name, (_, limit) in APPLICATIONS.items()},
+        "processors": os.cpu_count(),
+        "timings": {"beat": BEAT, "stale": STALE, "recover": RECOVER},
+    }
