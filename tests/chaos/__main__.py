@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --seed 1 --minutes 5`: one long run, or several seeds one after another."""
+"""`python -m tests.chaos --seed 1 --minutes 5`: one long run, or one for each seed."""
 
 import argparse
 import sys

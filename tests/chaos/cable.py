@@ -33,18 +33,20 @@ class Cables:
         self.loop.close()
 
     async def _cancel_all(self) -> None:
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        me = asyncio.current_task()
+        while others := [task for task in asyncio.all_tasks() if task is not me]:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others, timeout=0.2)
 
 
 class Cable:
     """One listener on 127.0.0.1 before one port.
 
-    `pass` lets everything through; `silent` swallows everything, also of new connections (a
+    `pass` lets everything through; `silent` holds everything back, also of new connections (a
     partition without an answer); `stalled` keeps the connections there are silent until the
-    next `pass`, which resets them, and lets new ones through; `broken` resets every connection, old and new.
+    next `pass`, which resets them, and lets new ones through; `broken` resets every connection,
+    old and new.
     """
 
     def __init__(self, cables: Cables, port: int) -> None:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from tests.chaos.checker import checker
-from tests.chaos.history import ACTING, ENDED, History, Mark, Run, runs
+from tests.chaos.history import ACTING, History, Mark, Run, runs
 
 # From the hand-out of an attempt to its first line, on a busy machine.
 _BEGINNING = 3.0
@@ -76,13 +76,7 @@ def no_finished_step_begins_again(history: History) -> Iterator[str]:
 def an_interrupted_step_begins_once_more(history: History) -> Iterator[str]:
     """In one epoch a step begins once, and once more for each attempt that ended badly."""
     passes = _passes(history)
-    bad: Counter[tuple[str, str, int]] = Counter()
-    seen: set[str] = set()
-    for change in history.of("attempts"):
-        row = change.row
-        if row["result"] in _COUNTED and row["id"] not in seen:
-            seen.add(row["id"])
-            bad[row["deploy"], row["step"], row["epoch"]] += 1
+    bad = _ended_badly(history)
     starts: Counter[tuple[str, str, int]] = Counter()
     same: Counter[tuple[str, str, int]] = Counter()
     for run in _hooks(history):
@@ -97,9 +91,19 @@ def an_interrupted_step_begins_once_more(history: History) -> Iterator[str]:
             yield f"attempt {attempt} began {count} times"
 
 
+def _ended_badly(history: History) -> Counter[tuple[str, str, int]]:
+    """How many attempts of each step ended badly under each epoch."""
+    rows = {
+        change.row["id"]: change.row
+        for change in history.of("attempts")
+        if change.row["result"] in _COUNTED
+    }
+    return Counter((row["deploy"], row["step"], row["epoch"]) for row in rows.values())
+
+
 @checker("I10")
-def nothing_begins_after_a_cancel(history: History) -> Iterator[str]:
-    """After an acknowledged cancel no deploy or verify step begins."""
+def nothing_is_handed_out_after_a_cancel(history: History) -> Iterator[str]:
+    """After a recorded cancel no deploy or verify step is handed out."""
     asked: set[str] = set()
     for change in history.of("deploys", "attempts"):
         row = change.row
@@ -108,6 +112,11 @@ def nothing_begins_after_a_cancel(history: History) -> Iterator[str]:
                 asked.add(row["id"])
         elif row["deploy"] in asked and row["ended_at"] is None and _acts_forward(row):
             yield f"{_step(row)} was handed out after the cancel was recorded"
+
+
+@checker("I10")
+def nothing_begins_after_a_cancel(history: History) -> Iterator[str]:
+    """After an acknowledged cancel no hook of a deploy or verify step begins."""
     answered: dict[str, float] = {}
     for call in history.calls:
         if call.what == "cancel" and call.is_good:
@@ -127,7 +136,8 @@ def nothing_of_an_earlier_owner_lives(history: History) -> Iterator[str]:
         early, late = sorted((one, other), key=lambda run: run.first.epoch)
         is_other = early.place == late.place and early.first.epoch < late.first.epoch
         if is_other and early.last.at > late.first.at:
-            yield f"{_name(early)} was seen {early.last.at - late.first.at:.2f} s into {_name(late)}"
+            seconds = early.last.at - late.first.at
+            yield f"{_name(early)} was seen {seconds:.2f} s into {_name(late)}"
 
 
 def _hooks(history: History) -> list[Run]:
@@ -189,13 +199,13 @@ def _name(run: Run) -> str:
     )
 
 
-ENDED_STATES = ENDED
 CHECKERS = (
     no_two_deploys_meet,
     one_hook_per_target,
     no_more_deploys_than_places,
     no_finished_step_begins_again,
     an_interrupted_step_begins_once_more,
+    nothing_is_handed_out_after_a_cancel,
     nothing_begins_after_a_cancel,
     nothing_of_an_earlier_owner_lives,
 )

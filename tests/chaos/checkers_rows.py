@@ -36,44 +36,56 @@ def epochs_rise(history: History) -> Iterator[str]:
 
 
 @checker("I2")
-def only_the_newest_epoch_writes(history: History) -> Iterator[str]:
-    """Attempts are handed out, and steps end well, under the deploy's own epoch only."""
-    epochs: dict[str, Row] = {}
+def only_the_newest_epoch_hands_out(history: History) -> Iterator[str]:
+    """Attempts are handed out of running deploys, and under their own epoch."""
+    deploys: dict[str, Row] = {}
+    for change in history.of("deploys", "attempts"):
+        row = change.row
+        if change.table == "deploys":
+            deploys[row["id"]] = row
+            continue
+        deploy = deploys.get(row["deploy"])
+        if deploy is None or row["ended_at"] is not None:
+            continue
+        if row["epoch"] != deploy["epoch"]:
+            yield f"{row['step']} of {row['deploy']} was handed out under a stale epoch"
+        if deploy["state"] != "PENDING":
+            yield f"{row['step']} of {row['deploy']} was handed out while {deploy['state']}"
+
+
+@checker("I2")
+def only_the_newest_epoch_ends_steps(history: History) -> Iterator[str]:
+    """A step ends well by an attempt of the deploy's own epoch only."""
+    epochs: dict[str, int] = {}
     succeeded: dict[tuple[str, int, str], int] = {}
     for change in history.of("deploys", "attempts", "steps"):
         row = change.row
         if change.table == "deploys":
-            epochs[row["id"]] = row
-            continue
-        deploy = epochs.get(row["deploy"])
-        if deploy is None:
-            continue
-        if change.table == "attempts":
-            if row["result"] == "succeeded":
-                succeeded[row["deploy"], row["pass_number"], row["step"]] = row["epoch"]
-            elif row["ended_at"] is None and row["epoch"] != deploy["epoch"]:
-                yield f"{row['step']} of {row['deploy']} was handed out under a stale epoch"
-            elif row["ended_at"] is None and deploy["state"] != "PENDING":
-                yield f"{row['step']} of {row['deploy']} was handed out while {deploy['state']}"
-        elif row["state"] == "succeeded" and row["hook"] in ACTING:
+            epochs[row["id"]] = row["epoch"]
+        elif change.table == "attempts" and row["result"] == "succeeded":
+            succeeded[row["deploy"], row["pass_number"], row["step"]] = row["epoch"]
+        elif change.table == "steps" and row["state"] == "succeeded" and row["hook"] in ACTING:
             epoch = succeeded.get((row["deploy"], row["pass_number"], row["name"]))
-            if epoch is not None and epoch != deploy["epoch"]:
+            if epoch is not None and epoch != epochs.get(row["deploy"]):
                 yield f"{row['name']} of {row['deploy']} ended by a stale epoch {epoch}"
 
 
 @checker("I5")
-def every_deploy_ends_once(history: History) -> Iterator[str]:
-    """What was accepted ends, exactly once, and never changes afterwards."""
+def every_deploy_ends(history: History) -> Iterator[str]:
+    """What was accepted is there, and what is there has ended."""
     known = {row["id"]: row for row in history.deploys}
     for call in history.calls:
-        asked = call.what in ("deploy", "redeploy", "rollback") and call.is_good
-        if not asked:
-            continue
-        if call.answer["id"] not in known:
+        is_asked = call.what in ("deploy", "redeploy", "rollback") and call.is_good
+        if is_asked and call.answer["id"] not in known:
             yield f"{call.answer['id']} was accepted and is not there"
     for row in history.deploys:
         if row["state"] not in ENDED:
             yield f"{row['id']} has not ended: {row['state']} {row['phase']} {row.get('summary')}"
+
+
+@checker("I5")
+def an_end_is_final(history: History) -> Iterator[str]:
+    """A deploy that has ended never changes again."""
     ends: dict[str, Row] = {}
     for change in history.of("deploys"):
         row = change.row
@@ -86,15 +98,20 @@ def every_deploy_ends_once(history: History) -> Iterator[str]:
 
 @checker("I6")
 def one_key_one_deploy(history: History) -> Iterator[str]:
-    """A key and its repetitions name one deploy, and no deploy is there that nobody asked for."""
+    """A key and its repetitions name one deploy."""
     answers: dict[str, set[str]] = defaultdict(set)
-    asked = {call.nonce for call in history.calls if call.nonce}
     for call in history.calls:
         if call.key and call.is_good and "id" in call.answer:
             answers[call.key].add(call.answer["id"])
     for key, ids in answers.items():
         if len(ids) > 1:
             yield f"key {key} was answered with {sorted(ids)}"
+
+
+@checker("I6")
+def one_request_one_deploy(history: History) -> Iterator[str]:
+    """A request makes one deploy however often it is sent, and nothing else makes any."""
+    asked = {call.nonce for call in history.calls if call.nonce}
     rows: dict[str, list[str]] = defaultdict(list)
     for deploy in history.deploys:
         rows[deploy["reason"]].append(deploy["id"])
@@ -195,9 +212,12 @@ def processes_end_as_they_say(history: History) -> Iterator[str]:
 
 CHECKERS = (
     epochs_rise,
-    only_the_newest_epoch_writes,
-    every_deploy_ends_once,
+    only_the_newest_epoch_hands_out,
+    only_the_newest_epoch_ends_steps,
+    every_deploy_ends,
+    an_end_is_final,
     one_key_one_deploy,
+    one_request_one_deploy,
     admission_in_order,
     one_holder_per_lease,
     nothing_is_taken_after_the_signal,

@@ -114,13 +114,10 @@ def _left(row: Row, steps: list[Row], before: tuple[str, str] | None) -> tuple[s
     forward = [step for step in acted if step not in undone]
     if any(step["state"] == "succeeded" for step in undone):
         return before if before is not None and before[1] == "known" else (_UNSURE, "known")
-    if not any(step["started_at"] for step in forward):
+    if not any(step["started_at"] and step.get("touched") is not False for step in forward):
         return None
-    if not undone and all(step["state"] == "succeeded" for step in forward):
-        return row["version"], "known"
-    if all(step.get("touched") is False for step in forward):
-        return None
-    return row["version"], "unknown"
+    is_reached = not undone and all(step["state"] == "succeeded" for step in forward)
+    return row["version"], "known" if is_reached else "unknown"
 
 
 def _last_steps(history: History) -> dict[str, dict[tuple[int, str], dict[str, Any]]]:

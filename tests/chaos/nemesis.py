@@ -53,7 +53,7 @@ class Nemesis:
 
     def __init__(self, stage: Stage, seed: int, *, only: tuple[str, ...] = ()) -> None:
         self.stage = stage
-        self._draw = random.Random(f"nemesis {seed}")
+        self._draw = random.Random(f"nemesis {seed}")  # noqa: S311 - to be repeated
         self._only = only
         self._watcher = Watcher(stage)
         self._later: list[tuple[float, int, Callable[[], None]]] = []

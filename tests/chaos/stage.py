@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 import tests
-
 from tests.chaos.cable import Cable, Cables
 from tests.chaos.record import Recorder
 from tests.rig.postgres import Postgres

@@ -1,0 +1,22 @@
+"""Makes a mutant or a victim of a process of the tests, when its variables say so.
+
+Python imports this at its start where a test has put this folder on PYTHONPATH.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+_MUTANT = os.environ.get("CHAOS_MUTANT", "")  # noqa: TID251 - this is no code of the product
+_CRASH = os.environ.get("CHAOS_CRASH", "")  # noqa: TID251 - neither is this
+
+if _MUTANT or _CRASH:
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+if _MUTANT:
+    from tests.chaos import mutants
+
+    mutants.apply(_MUTANT)
+if _CRASH:
+    from tests.chaos import crash
+
+    crash.install(Path(_CRASH))

@@ -1,0 +1,263 @@
+"""Every checker passes a good history and catches one that was spoilt by hand."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos import checkers, history
+from tests.chaos.build import PLACE, Story, good
+from tests.chaos.history import Call, Fault, Line
+
+Spoil = Callable[[Story], None]
+
+
+def complaints(story: Story) -> set[str]:
+    return {violation.invariant for violation in checkers.check(story.history)}
+
+
+def test_a_good_history_passes() -> None:
+    assert checkers.check(good().history) == []
+
+
+def another_deploy_beside(story: Story) -> None:
+    story.epoch()
+    story.mark("start", 1.5, "three", "deploy")
+    story.mark("tick", 1.9, "three", "deploy")
+
+
+def another_epoch_beside(story: Story) -> None:
+    story.epoch()
+    story.mark("start", 12.0, "two", "deploy", attempt=2, executor="w2")
+    story.mark("tick", 12.5, "two", "deploy", attempt=2, executor="w2")
+
+
+def two_hooks_on_one_target(story: Story) -> None:
+    story.mark("start", 12.0, "two", "verify", run="x")
+    story.mark("tick", 12.5, "two", "verify", run="x")
+
+
+def too_many_side_by_side(story: Story) -> None:
+    story.mark("start", 12.0, "two", "deploy", run="x", target="b")
+    story.mark("tick", 12.5, "two", "deploy", run="x", target="b")
+
+
+def too_many_deploys(story: Story) -> None:
+    story.epoch()
+    story.mark("start", 12.0, "four", "deploy", application="bee")
+    story.mark("tick", 12.5, "four", "deploy", application="bee")
+
+
+def a_falling_epoch(story: Story) -> None:
+    story.deploy_row("one", 30.0, "PENDING", epoch=9)
+    story.deploy_row("one", 31.0, "PENDING", epoch=3)
+
+
+def an_older_epoch_in_the_place(story: Story) -> None:
+    story.attempt_row("one", 30.0, "deploy", attempt=7, epoch=1)
+
+
+def a_stale_hand_out(story: Story) -> None:
+    story.deploy_row("three", 30.0, "PENDING", epoch=20)
+    story.attempt_row("three", 31.0, "deploy", epoch=19)
+
+
+def a_hand_out_of_an_ended_deploy(story: Story) -> None:
+    story.attempt_row("two", 40.0, "rollback")
+
+
+def a_stale_outcome(story: Story) -> None:
+    story.deploy_row("three", 30.0, "PENDING", epoch=20)
+    story.attempt_row("three", 31.0, "deploy", epoch=20)
+    story.deploy_row("three", 32.0, "PENDING", epoch=21)
+    story.attempt_row("three", 33.0, "deploy", epoch=20, ended_at=33.0, result="succeeded")
+    story.step_row("three", 33.0, "deploy", "succeeded")
+
+
+def a_finished_step_again(story: Story) -> None:
+    story.attempt_row("two", 17.0, "deploy", attempt=2)
+
+
+def a_finished_step_in_the_ledger(story: Story) -> None:
+    story.epoch()
+    story.mark("start", 17.5, "two", "deploy", attempt=2)
+
+
+def a_step_twice_in_one_epoch(story: Story) -> None:
+    story.mark("start", 13.2, "two", "deploy", attempt=2)
+
+
+def an_attempt_twice(story: Story) -> None:
+    story.epoch()
+    story.mark("start", 13.2, "two", "deploy", run="x")
+
+
+def no_end(story: Story) -> None:
+    story.history.deploys[0] |= {"state": "PENDING", "phase": "deploying"}
+
+
+def accepted_and_gone(story: Story) -> None:
+    story.ask("three", 30.0)
+
+
+def an_end_that_changes(story: Story) -> None:
+    story.deploy_row("one", 30.0, "ERROR", outcome="failed", ended_at=30.0)
+
+
+def one_key_two_deploys(story: Story) -> None:
+    story.ask("one", 30.0, answer={"id": "two", "state": "ENQUEUED"})
+
+
+def one_request_two_deploys(story: Story) -> None:
+    story.history.deploys.append(story.history.deploys[0] | {"id": "eleven"})
+
+
+def a_deploy_nobody_asked_for(story: Story) -> None:
+    story.history.deploys.append(story.history.deploys[0] | {"id": "nine", "reason": "nobody"})
+
+
+def passed_over(story: Story) -> None:
+    story.deploy_row("early", 30.0, "ENQUEUED", ticket=1)
+    story.deploy_row("late", 30.0, "ENQUEUED", ticket=2)
+    story.row("slots", 31.0, deploy="late", **PLACE)
+
+
+def one_place_twice(story: Story) -> None:
+    for number, deploy in enumerate(("early", "late")):
+        story.deploy_row(deploy, 30.0, "ENQUEUED", ticket=number)
+        story.row("slots", 31.0, deploy=deploy, **PLACE)
+
+
+def begun_after_a_cancel(story: Story) -> None:
+    story.deploy_row("three", 30.0, "PENDING", cancel_requested_at=30.0)
+    story.attempt_row("three", 31.0, "verify")
+
+
+def begun_after_its_answer(story: Story) -> None:
+    call = Call(9, "ant", "cancel", 0.5, 0.6, 200, about={"deploy": "one"})
+    story.history.calls.append(call)
+
+
+def a_hole_in_the_log(story: Story) -> None:
+    del story.history.lines[1]
+
+
+def a_line_twice(story: Story) -> None:
+    line = story.history.lines[3]
+    story.history.lines.insert(4, replace(line, sequence=5))
+
+
+def lines_lost_at_the_end(story: Story) -> None:
+    del story.history.lines[3]
+
+
+def a_line_that_was_read_changes(story: Story) -> None:
+    story.history.lines.append(Line("one", 2, "deploy:a", 1, "out", "other", is_final=False))
+
+
+def a_lease_taken_early(story: Story) -> None:
+    story.row("leases", 20.0, name="wake", holder="w3", token=3, old_holder="w2", old_token=2,
+              old_until=22.0)  # fmt: skip
+
+
+def a_token_that_stays(story: Story) -> None:
+    story.row("leases", 20.0, name="wake", holder="w3", token=2, old_holder="w2", old_token=2,
+              old_until=19.0)  # fmt: skip
+
+
+def an_inventory_of_the_past(story: Story) -> None:
+    story.history.inventory[0]["version"] = "0.1.ok"
+
+
+def an_inventory_that_knows_too_much(story: Story) -> None:
+    story.take("three", 30.0)
+    story.hook("three", 31.0, "deploy")
+    story.step_row("three", 34.0, "verify", "failed")
+    story.log("three")
+    del story.history.lines[-2:]
+    story.close("three", 36.0, "ERROR", outcome="failed")
+
+
+def taken_in_the_drain(story: Story) -> None:
+    story.history.faults.append(Fault("term", 5.0, "w1"))
+
+
+def a_leak(story: Story) -> None:
+    story.history.leaks.append("table manent.logs")
+
+
+def another_end_than_without_faults(story: Story) -> None:
+    story.history.settings["calm_ends"]["two"] = "badly"
+
+
+def a_grandchild_that_lives_on(story: Story) -> None:
+    story.mark("start", 8.0, "zero", "deploy", run="g", epoch=0)
+    story.mark("child", 8.0, "zero", "deploy", run="g-child", epoch=0)
+    story.mark("tick", 11.5, "zero", "deploy", run="g-child", epoch=0)
+
+
+def a_crash(story: Story) -> None:
+    story.history.exits.append({"name": "w1", "code": 1, "said": "Traceback"})
+
+
+SPOILT: dict[Spoil, str] = {
+    another_deploy_beside: "I1",
+    another_epoch_beside: "I1",
+    two_hooks_on_one_target: "I1",
+    too_many_side_by_side: "I1",
+    too_many_deploys: "I1",
+    a_falling_epoch: "I2",
+    an_older_epoch_in_the_place: "I2",
+    a_stale_hand_out: "I2",
+    a_hand_out_of_an_ended_deploy: "I2",
+    a_stale_outcome: "I2",
+    a_finished_step_again: "I3",
+    a_finished_step_in_the_ledger: "I3",
+    a_step_twice_in_one_epoch: "I4",
+    an_attempt_twice: "I4",
+    no_end: "I5",
+    accepted_and_gone: "I5",
+    an_end_that_changes: "I5",
+    one_key_two_deploys: "I6",
+    one_request_two_deploys: "I6",
+    a_deploy_nobody_asked_for: "I6",
+    passed_over: "I7",
+    one_place_twice: "I7",
+    begun_after_a_cancel: "I10",
+    begun_after_its_answer: "I10",
+    a_hole_in_the_log: "I11",
+    a_line_twice: "I11",
+    lines_lost_at_the_end: "I11",
+    a_line_that_was_read_changes: "I11",
+    a_lease_taken_early: "I13",
+    a_token_that_stays: "I13",
+    an_inventory_of_the_past: "I16",
+    an_inventory_that_knows_too_much: "I16",
+    taken_in_the_drain: "I17",
+    a_leak: "I18",
+    a_grandchild_that_lives_on: "I19",
+    another_end_than_without_faults: "I20",
+    a_crash: "life",
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
+def test_a_spoilt_history_is_caught(spoil: Spoil) -> None:
+    story = good()
+    spoil(story)
+    assert SPOILT[spoil] in complaints(story)
+
+
+def test_a_history_can_be_kept(tmp_path) -> None:
+    story = good()
+    story.history.write(tmp_path / "history.jsonl")
+    assert history.read(tmp_path / "history.jsonl") == story.history
+
+
+def test_a_service_that_a_good_hook_left_may_live_on() -> None:
+    story = good()
+    story.history.ledger.sort(key=lambda mark: mark.at)
+    run = next(mark.run for mark in story.history.ledger if mark.deploy == "one")
+    story.mark("child", 2.0, "one", "deploy", run=f"{run}-child", epoch=1)
+    story.mark("tick", 15.0, "one", "deploy", run=f"{run}-child", epoch=1)
+    assert checkers.check(story.history) == []
