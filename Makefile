@@ -1,11 +1,13 @@
 # `make test` on a fresh machine needs Python 3.11 or newer and make, nothing else.
 
 PYTHON ?= python3
+SEED ?= 1
+MINUTES ?= 5
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install test check unit format cli demo bench soak docs clean
+.PHONY: help install test check unit format cli demo bench soak chaos docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +20,7 @@ help:
 	@echo 'make docs     write the generated reference pages anew'
 	@echo 'make bench    measure against the bare engine'
 	@echo 'make soak     the long-running tests, and many more examples of every property'
+	@echo 'make chaos    faults for as long as you like: make chaos SEED="1 2" MINUTES=10'
 	@echo 'make clean    remove what the above have made'
 
 $(INSTALLED): pyproject.toml
@@ -52,6 +55,9 @@ bench: $(INSTALLED)
 
 soak: $(INSTALLED)
 	@$(BIN)/python -m tests.gate soak
+
+chaos: $(INSTALLED)
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m tests.docs.pages

@@ -18,6 +18,7 @@ class Cables:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.servers: list[asyncio.Server] = []
         self._thread = threading.Thread(target=self.loop.run_forever, name="cables", daemon=True)
         self._thread.start()
 
@@ -34,6 +35,8 @@ class Cables:
 
     async def _cancel_all(self) -> None:
         me = asyncio.current_task()
+        for server in self.servers:
+            server.close()
         while others := [task for task in asyncio.all_tasks() if task is not me]:
             for task in others:
                 task.cancel()
@@ -57,6 +60,7 @@ class Cable:
         self._flows = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._old: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[Any] | None] = set()
         self.port: int = cables.call(self._start())
 
     def set(self, mode: str) -> None:
@@ -65,8 +69,9 @@ class Cable:
 
     async def _start(self) -> int:
         self._flows.set()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        port: int = self._server.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._cables.servers.append(server)
+        port: int = server.sockets[0].getsockname()[1]
         return port
 
     async def _set(self, mode: str) -> None:
@@ -89,6 +94,8 @@ class Cable:
             _reset(writer)
             return
         self._writers.add(writer)
+        # Nobody else holds a task that waits for ever.
+        self._tasks.add(task := asyncio.current_task())
         flows = self._current()
         other: asyncio.StreamWriter | None = None
         try:
@@ -102,6 +109,7 @@ class Cable:
         except (OSError, asyncio.CancelledError):
             return
         finally:
+            self._tasks.discard(task)
             for each in (writer, other):
                 if each is not None:
                     self._writers.discard(each)

@@ -22,7 +22,7 @@ NEEDED = ("kill", "kill", "kill", "kill", "pause_long", "database_kill", "partit
 MORE = (
     "pause_short", "term", "backends", "stalled", "pool", "guard", "row_lock", "skew",
     "partition_short", "database_fast", "database_immediate", "api", "swizzle", "cut",
-    "outage", "term",
+    "outage", "term", "operator", "operator",
 )  # fmt: skip
 _OF_DATABASE = frozenset({"database_fast", "database_immediate", "database_kill", "outage"})
 _BEYOND = (RECOVER + 2.0, RECOVER + 4.0)
@@ -137,15 +137,15 @@ class Nemesis:
 
     # Faults of one worker
 
-    def _kill(self, hook: Mark, *, kind: str = "kill") -> None:
+    def _kill(self, hook: Mark, *, kind: str = "kill", pause: float | None = None) -> None:
         name = hook.executor
         fault = self._note(kind, name, f"in {hook.hook}")
         self.stage.down.add(name)
         self.stage.kill(name)
         self.stage.note_exit(name, self.stage.process(name))
         # At once, as a restart under the same id; or so late that another has taken over.
-        pause = self._draw.choice([0.0, RECOVER + 2.0])
-        self._after(pause, lambda: self._back(fault, name))
+        drawn = self._draw.choice([0.0, RECOVER + 2.0])
+        self._after(drawn if pause is None else pause, lambda: self._back(fault, name))
 
     def _back(self, fault: Fault, name: str) -> None:
         self.stage.down.discard(name)
@@ -153,6 +153,22 @@ class Nemesis:
             self.stage._own_environ[name] = self.stage.environ.get(name, {})
             self.stage.start(name, wait=False)
         self.stage.recorder.healed(fault)
+
+    def _operator(self, hook: Mark) -> None:
+        """Killed, and recovered by two people at once as soon as the registry allows it."""
+        name = hook.executor
+        self._note("operator", name)
+        self._kill(hook, pause=RECOVER + 4.0)
+        for person in ("one", "other"):
+            key = f"{name}-{now():.3f}-{person}"
+            threading.Thread(target=self._recover, args=(name, key), daemon=True).start()
+
+    def _recover(self, name: str, key: str) -> None:
+        for _ in range(20):
+            threading.Event().wait(0.5)
+            status = self.stage.ask("/admin/recover", {"executor": name}, key)
+            if status is not None and status < 300:
+                return
 
     def _skew(self, hook: Mark) -> None:
         environ = faketime(self._draw.choice([-90, 90, 600]))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import yaml
 
 import tests
@@ -98,6 +99,16 @@ class Stage(Rig):
     def note_exit(self, name: str, process: Process) -> None:
         """Record how a process ended."""
         self.recorder.exit(name, process.exit_code or 0, process.last_words())
+
+    def ask(self, path: str, body: Mapping[str, Any], key: str) -> int | None:
+        """One request from any thread; its status, or None when no answer came."""
+        head = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}
+        try:
+            with httpx2.Client(trust_env=False, timeout=5.0) as http:
+                url = f"{self.url}/api/v1{path}"
+                return http.post(url, json=dict(body), headers=head).status_code
+        except httpx2.HTTPError:
+            return None
 
     def close(self) -> None:
         """End everything."""
