@@ -215,7 +215,7 @@ class Nemesis:
         process.send(signal.SIGTERM)
 
         def look() -> None:
-            if process.is_running():
+            if process.is_running() and now() - fault.at > _DRAIN_LIMIT - 0.1:
                 words = f"still there {_DRAIN_LIMIT} s after SIGTERM: {process.last_words()}"
                 self.stage.recorder.exit(name, -1000, words)
                 process.kill()

@@ -168,6 +168,7 @@ def faketime(seconds: int) -> dict[str, str] | None:
         return None
     return {
         "LD_PRELOAD": str(_FAKETIME),
+        "PYTHONPATH": str(Path(__file__).with_name("site")),
         "FAKETIME": f"{seconds:+d}s",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_DONT_RESET": "1",

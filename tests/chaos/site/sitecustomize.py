@@ -4,12 +4,17 @@ Python imports this at its start where a test has put this folder on PYTHONPATH.
 """
 
 import os
+import select
 import sys
+import time
 from pathlib import Path
 
 _MUTANT = os.environ.get("CHAOS_MUTANT", "")  # noqa: TID251 - this is no code of the product
 _CRASH = os.environ.get("CHAOS_CRASH", "")  # noqa: TID251 - neither is this
 
+if "FAKETIME" in os.environ:  # noqa: TID251 - the library's own variable
+    # libfaketime refuses the absolute sleeps Python asks the kernel for; a wait does as well.
+    time.sleep = lambda seconds: select.select([], [], [], max(0.0, seconds)) and None
 if _MUTANT or _CRASH:
     sys.path.insert(0, str(Path(__file__).parents[3]))
 if _MUTANT:
