@@ -15,6 +15,7 @@ from manent_server.observability.metrics import ExecutorBeat
 from manent_server.plugins.runner import Runner
 from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Offer, Start
+from manent_server.recovery.watcher import Watcher
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
@@ -68,6 +69,7 @@ def build(house: House, on_lost: Callable[[], None]) -> Crew:
             every=settings.recovery.heartbeat_interval,
             on_lost=on_lost,
         ),
+        watcher=Watcher(house.desk(dict), identity.executor),
         runtime=Runtime(house.engines, identity, pools, Journey(shop, watch)),
         drain_timeout=settings.dbos.drain_timeout,
     )

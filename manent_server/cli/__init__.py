@@ -1,4 +1,4 @@
-"""`manent-server`: serve, init, check, migrate, token.
+"""`manent-server`: serve, init, check, migrate, token, admin.
 
 Each command imports what it needs when it runs: the server's libraries take a second to load,
 and most commands need few of them.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manent_server.cli import admin
 from manent_server.domain.errors import (
     ConfigurationError,
     Invalid,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 token_app = typer.Typer(help="Tokens for people and programs.", no_args_is_help=True)
 app.add_typer(token_app, name="token")
+app.add_typer(admin.app, name="admin")
 
 Config = Annotated[
     Path | None,

@@ -17,6 +17,7 @@ from manent_server.engine.shop import Shop
 from manent_server.recovery import start
 from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Start
+from manent_server.recovery.watcher import Watcher
 from manent_server.store import deploys, work
 from manent_server.store.transaction import Transaction
 
@@ -33,6 +34,7 @@ class Crew:
     watch: Watch
     start: Start
     heartbeat: Heartbeat
+    watcher: Watcher
     runtime: Runtime
     drain_timeout: timedelta
 
@@ -52,6 +54,7 @@ class Crew:
         self.heartbeat.start(self.watch, self.shop.runner)
         self.watch.start()
         self.runtime.launch()
+        self.watcher.start()
 
     def running(self) -> int:
         """How many deploys run here."""
@@ -59,6 +62,7 @@ class Crew:
 
     def drain(self) -> None:
         """Take nothing new, let what runs finish, interrupt what does not, sign off."""
+        self.watcher.stop()
         lifeline = self.shop.lifeline
         lifeline.draining.set()
         with suppress(Unavailable):
@@ -97,6 +101,7 @@ class Crew:
 
     def abandon(self) -> None:
         """The row is another's: hooks die now, nothing is written any more."""
+        self.watcher.stop()
         lifeline = self.shop.lifeline
         lifeline.lost.set()
         lifeline.draining.set()

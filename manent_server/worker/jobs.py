@@ -8,7 +8,7 @@ from manent_server.recovery import reconcile
 from manent_server.recovery.reconcile import Reconciler
 from manent_server.store import queue, records
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import wake
+from manent_server.usecases import executors, wake
 from manent_server.usecases.desk import Desk
 from manent_server.worker.loops import Job
 
@@ -34,6 +34,7 @@ def jobs(desk: Desk, metrics: Metrics) -> list[Job]:
         Job("reconciler", often, reconciler.round),
         Job("disposal", _DISPOSAL, lambda: reconcile.dispose(desk)),
         Job("keys", _HOURLY, lambda: forget_keys(desk)),
+        Job("registry", _HOURLY, lambda: executors.forget_old(desk)),
     ]
 
 

@@ -32,6 +32,8 @@ def render() -> str:
 def _commands(group: Any, path: str) -> Iterator[str]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
+            if command.invoke_without_command:
+                yield _command(command, f"{path} {name}")
             yield from _commands(command, f"{path} {name}")
         else:
             yield _command(command, f"{path} {name}")

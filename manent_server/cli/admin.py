@@ -1,0 +1,75 @@
+"""`manent-server admin`: over HTTP like anybody, or with `--local` on the database itself."""
+# ruff: noqa: PLC0415 - each command imports what it needs when it runs
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from manent_server.cli.operator import Operator
+
+app = typer.Typer(help="Workers and the database, for operators.", no_args_is_help=True)
+executors_app = typer.Typer(invoke_without_command=True)
+app.add_typer(executors_app, name="executors")
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="manent.yml; else MANENT_CONFIG, else ./manent.yml."),
+]
+Local = Annotated[
+    bool,
+    typer.Option("--local", help="Work on the database of manent.yml, without API and token."),
+]
+
+
+def _operator(config: Path | None, *, local: bool) -> "Operator":
+    from manent_server.cli.operator import Operator
+
+    environ = os.environ  # noqa: TID251 - the door
+    path = config or Path(environ.get("MANENT_CONFIG") or "manent.yml")
+    return Operator(path, environ, is_local=local)
+
+
+@executors_app.callback()
+def executors(
+    context: typer.Context,
+    config: Config = None,
+    *,
+    local: Local = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORM", help="json or table.")
+    ] = "json",
+) -> None:
+    """List workers: who lives, who is lost, and what waits for whom."""
+    if context.invoked_subcommand is None:
+        _operator(config, local=local).executors(output)
+
+
+@executors_app.command()
+def forget(
+    executor: Annotated[str, typer.Argument(help="Id of a lost worker that holds nothing.")],
+    config: Config = None,
+    *,
+    local: Local = False,
+) -> None:
+    """Take a lost worker out of the registry."""
+    _operator(config, local=local).forget(executor)
+
+
+@app.command()
+def recover(  # noqa: PLR0913 - one parameter for each option
+    executor: Annotated[str, typer.Option(help="Id of the lost worker.")],
+    config: Config = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Skip every check: only when it is surely down.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+    local: Local = False,
+) -> None:
+    """Let other workers go on with the deploys of a lost one."""
+    body = {"executor": executor, "dry_run": dry_run, "force": force, "reason": reason}
+    _operator(config, local=local).recover(body)

@@ -1,0 +1,145 @@
+"""What `manent-server admin` does: asks the API, or the database where no API is up."""
+# ruff: noqa: PLC0415 - the way over HTTP needs nothing of the server
+
+import json
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manent_cli import exit_codes
+from manent_cli.asking import ask
+from manent_cli.client import Client, segment
+from manent_cli.errors import Failure
+from manent_cli.profile import resolve
+from manent_cli.session import Session
+from manent_cli.table import draw, field
+from manent_server.domain.access import Caller
+from manent_server.domain.errors import ConfigurationError, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from manent_server.usecases.desk import Desk
+
+_SHOWN = ("id", "alive", "version", "build", "heartbeat_at", "running", "pending", "recovered_by")
+_COLUMNS = tuple(map(field, _SHOWN))
+
+
+class Operator:
+    """One command of an operator."""
+
+    def __init__(self, path: Path, environ: Mapping[str, str], *, is_local: bool) -> None:
+        self._path = path
+        self._environ = environ
+        self._is_local = is_local
+
+    def executors(self, form: str) -> None:
+        """Print the registry."""
+        if form not in ("json", "table"):
+            raise ConfigurationError(f"--output {form} is no form", next="json or table")
+
+        def on_desk(desk: "Desk", caller: Caller) -> Any:
+            from manent_server.usecases import executors
+
+            return executors.executors(desk, caller=caller)
+
+        found = self._asked(lambda session: session.client.get("/admin/executors"), on_desk)
+        rows = [_without_nothing(row) for row in found["executors"]]
+        if form == "table":
+            sys.stdout.write(draw(_COLUMNS, map(_flat, rows)))
+        else:
+            _print({"version": found["version"], "executors": rows})
+
+    def forget(self, executor: str) -> None:
+        """Take a worker out of the registry."""
+        route = f"/admin/executors/{segment(executor, what='executor')}"
+
+        def on_desk(desk: "Desk", caller: Caller) -> Any:
+            from manent_server.usecases import executors
+
+            return executors.forget(desk, executor, caller=caller)
+
+        _print(self._asked(lambda session: session.client.delete(route), on_desk))
+
+    def recover(self, body: Mapping[str, Any]) -> None:
+        """Take over from a lost worker, and say what that rests on."""
+
+        def on_desk(desk: "Desk", caller: Caller) -> Any:
+            from manent_server.usecases import recover
+            from manent_server.usecases.requests import RecoverRequest
+
+            return recover.recover(desk, RecoverRequest(**body), caller=caller)
+
+        found = self._asked(lambda session: ask(session, "/admin/recover", body), on_desk)
+        _print(found)
+        if found.get("rests_on"):
+            verb = "would rest" if found["dry_run"] else "rests"
+            sys.stderr.write(f"this {verb} on {found['rests_on']}\n")
+
+    def _asked(
+        self, over_http: Callable[[Session], Any], on_desk: Callable[["Desk", Caller], Any]
+    ) -> Any:
+        """The answer; a refusal ends the process with its own exit code."""
+        try:
+            if not self._is_local:
+                return over_http(self._session())
+            from manent_server.bootstrap import house
+
+            return on_desk(house.open_house(self._path, self._environ).desk(dict), self._me())
+        except Failure as failure:
+            _complain(failure.what, failure.why, failure.next)
+            raise SystemExit(failure.exit_code) from None
+        except (Conflict, NotFound) as error:
+            _complain(error.detail, "", error.next)
+            raise SystemExit(_code(error)) from None
+
+    def _session(self) -> Session:
+        """The API that MANENT_URL names, else that of manent.yml, as whom `manent` would ask."""
+        url = self._environ.get("MANENT_URL") or self._configured_url()
+        chosen = resolve(self._environ, url=url)
+        if not chosen.token:
+            raise Failure(
+                f"there is no token for {chosen.url}",
+                next="set MANENT_TOKEN, or work on the database itself with --local",
+                code="not_signed_in",
+                exit_code=exit_codes.DENIED,
+            )
+        session = Session(self._environ, sys.stdout, sys.stderr)
+        session.client = Client(chosen.url, chosen.token, environ=self._environ)
+        return session
+
+    def _configured_url(self) -> str | None:
+        if not self._path.exists():
+            return None
+        from manent_server.bootstrap import house
+
+        return house.read(self._path, self._environ)[0].server.url
+
+    def _me(self) -> Caller:
+        user = self._environ.get("USER") or "root"
+        return Caller(f"local:{user}@{socket.gethostname()}", "admin")
+
+
+def _without_nothing(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose `pending` is one cell; its id says where the registry does not know it."""
+    pending = ", ".join(f"{count} of {name}" for name, count in row.get("pending", {}).items())
+    name = row["id"] if row["registered"] else f"{row['id']} (not registered)"
+    return {**row, "id": name, "pending": pending}
+
+
+def _code(error: Conflict | NotFound) -> int:
+    return exit_codes.REFUSED if isinstance(error, Conflict) else exit_codes.NOT_FOUND
+
+
+def _print(found: Any) -> None:
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+
+
+def _complain(what: str, why: str, advice: str) -> None:
+    sys.stderr.write(f"manent-server: {what}{f' ({why})' if why else ''}\n")
+    if advice:
+        sys.stderr.write(f"next: {advice}\n")
