@@ -31,7 +31,7 @@ def _run(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             # A name the terminal's encoding cannot show must not end a deploy's wait.
             stream.reconfigure(errors="backslashreplace")
-    code = run(arguments, environ=environ, stdout=sys.stdout, stderr=sys.stderr)
+    code = run(arguments, environ=environ, stdout=sys.stdout, stderr=sys.stderr, stdin=sys.stdin)
     # Nor what is left at the end: the process goes away with it.
     gc.freeze()
     return code

@@ -13,13 +13,14 @@ from manent_cli.pace import Pace
 from manent_cli.session import Session
 
 
-def run(
+def run(  # noqa: PLR0913 - what a process is given, and the pace
     arguments: Sequence[str],
     *,
     environ: Mapping[str, str],
     stdout: TextIO,
     stderr: TextIO,
     pace: Pace | None = None,
+    stdin: TextIO | None = None,
 ) -> int:
     """Run one command.
 
@@ -29,11 +30,14 @@ def run(
         stdout: For data.
         stderr: For talk.
         pace: How fast waiting commands ask; the default is for people.
+        stdin: Standard input, for questions on a terminal; None asks nothing.
 
     Returns:
         The exit code.
     """
-    session = Session(environ=environ, stdout=stdout, stderr=stderr, pace=pace or Pace())
+    session = Session(
+        environ=environ, stdout=stdout, stderr=stderr, pace=pace or Pace(), stdin=stdin
+    )
     session.form = _form_in(arguments) or environ.get("MANENT_OUTPUT")
     return _guarded(session, arguments)
 

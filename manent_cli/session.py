@@ -23,12 +23,14 @@ class Session:
         stdout: For data.
         stderr: For talk.
         pace: How fast waiting commands ask.
+        stdin: Where a person answers; None for nobody.
     """
 
     environ: Mapping[str, str]
     stdout: TextIO
     stderr: TextIO
     pace: Pace = field(default_factory=Pace)
+    stdin: TextIO | None = None
     form: str | None = None
     context: str | None = None
     url: str | None = None
@@ -61,6 +63,13 @@ class Session:
     def has_bare_names(self) -> bool:
         """Whether only ids or names are printed, which are known before a deploy ends."""
         return self.form in {None, "name"}
+
+    def confirm(self, question: str) -> bool:
+        """Whether a person at a terminal says yes; where nobody sits, it is as written."""
+        if self.stdin is None or not self.stdin.isatty() or not self.talk.is_terminal:
+            return True
+        self.talk.say(f"{question} [y/N]")
+        return self.stdin.readline().strip().lower() in {"y", "yes"}
 
     def set_form(self, flag: str | None) -> None:
         """Take the form of `--output`, else of `MANENT_OUTPUT`.

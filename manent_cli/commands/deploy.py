@@ -136,13 +136,13 @@ def deploy(session: Session, given: Deploy) -> int:
     to standard error.
     """
     body = _body(given, kind="deploy")
-    return _ask(session, given, path="/deploys", body=body, version=given.version)
+    return ask_and_wait(session, given, path="/deploys", body=body, version=given.version)
 
 
 @command(app, "redeploy", Asked, cls=Guarded)
 def redeploy(session: Session, given: Asked) -> int:
     """Deploy again the version that is in an environment."""
-    return _ask(session, given, path="/deploys", body=_body(given, kind="redeploy"))
+    return ask_and_wait(session, given, path="/deploys", body=_body(given, kind="redeploy"))
 
 
 @command(app, "rollback", Rollback, cls=Guarded)
@@ -157,7 +157,7 @@ def rollback(session: Session, given: Rollback) -> int:
             "current_configuration": given.current_configuration or None,
         }
     )
-    return _ask(session, given, path="/rollbacks", body=body, version=given.to)
+    return ask_and_wait(session, given, path="/rollbacks", body=body, version=given.to)
 
 
 _NO_FIELDS = frozenset(one.name for one in fields(Waiting)) - {"reason"}
@@ -201,7 +201,7 @@ def _changes(path: str | None) -> Any:
         raise BadUsage(f"--changes {path} is no JSON", why=str(error)) from error
 
 
-def _ask(
+def ask_and_wait(
     session: Session,
     given: Waiting,
     *,
@@ -209,6 +209,15 @@ def _ask(
     body: Mapping[str, Any],
     version: str | None = None,
 ) -> int:
+    """Ask for a deploy, say what was accepted, and unless told otherwise wait for its end.
+
+    Args:
+        session: The run.
+        given: How to wait.
+        path: The route, below `/api/v1`.
+        body: The request.
+        version: The version that was asked for, where one was.
+    """
     timeout = seconds(given.timeout, option="--timeout") if given.timeout else None
     deadline = Deadline(session.pace, timeout)
     accepted = ask(session, path, body, key=given.key, deadline=deadline)

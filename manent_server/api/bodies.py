@@ -30,6 +30,7 @@ OutcomeName = Literal[
     "cancelled",
     "expired",
     "superseded",
+    "abandoned",
 ]
 
 GateName = Literal["outdated"]
@@ -102,6 +103,15 @@ class RollbackBody(Body):
     reason: Reason
     current_configuration: bool = Field(
         default=False, description="Use today's configuration, not the one of then."
+    )
+
+
+class AbandonBody(Body):
+    """Give up a cancelled deploy that does not end."""
+
+    reason: Reason
+    force: bool = Field(
+        default=False, description="The next deploy does not wait for what may still be at work."
     )
 
 

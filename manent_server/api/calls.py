@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manent_server.usecases import (
+    abandon,
     cancel,
     explain,
     health,
@@ -28,6 +29,7 @@ class Calls:
     submit: Call = submit.submit
     roll_back: Call = roll_back.roll_back
     cancel: Call = cancel.cancel
+    abandon: Call = abandon.abandon
     rerun: Call = rerunning.rerun
     rerun_plan: Call = rerunning.plan
     lock: Call = locking.lock

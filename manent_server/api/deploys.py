@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from manent_server.api import shapes
 from manent_server.api.bodies import (
+    AbandonBody,
     CancelBody,
     DeployBody,
     DeployQuery,
@@ -19,6 +20,7 @@ from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.domain.access import CANCEL, DEPLOY, READ, ROLLBACK
 from manent_server.usecases.requests import (
+    AbandonRequest,
     CancelRequest,
     DeployFilter,
     DeployRequest,
@@ -108,6 +110,13 @@ def cancel(address: Address, asked: Asked, key: Key, body: CancelBody = _PLAINLY
     """Stop a deploy; with `rollback`, roll back what it touched."""
     request = CancelRequest(rollback=body.rollback, reason=body.reason)
     return asked.calls.cancel(asked.desk, address, request, caller=asked.caller, key=key)
+
+
+@router.post(f"{_ONE}/abandon", response_model=shapes.Deploy, openapi_extra=needs(CANCEL))
+def abandon(address: Address, body: AbandonBody, asked: Asked, key: Key) -> Any:
+    """Give up a deploy a minute after its cancel: it ends although its work may go on."""
+    request = AbandonRequest(reason=body.reason, force=body.force)
+    return asked.calls.abandon(asked.desk, address, request, caller=asked.caller, key=key)
 
 
 @router.get(f"{_ONE}/rerun", response_model=shapes.RerunPlan, openapi_extra=needs(READ))

@@ -43,6 +43,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
+    ABANDONED = "abandoned"
 
 
 class Kind(StrEnum):
@@ -59,7 +60,9 @@ OUTCOMES = {
     State.ERROR: frozenset(
         {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.ROLLBACK_FAILED, Outcome.POISONED}
     ),
-    State.CANCELLED: frozenset({Outcome.CANCELLED, Outcome.EXPIRED, Outcome.SUPERSEDED}),
+    State.CANCELLED: frozenset(
+        {Outcome.CANCELLED, Outcome.EXPIRED, Outcome.SUPERSEDED, Outcome.ABANDONED}
+    ),
 }
 MOVES = {
     State.DELAYED: frozenset({State.ENQUEUED, State.CANCELLED}),
@@ -72,7 +75,7 @@ MOVES = {
     State.CANCELLED: frozenset[State](),
 }
 # A deploy that ended without anybody knowing what runs keeps its application locked there.
-LOCKING = frozenset({Outcome.ROLLBACK_FAILED, Outcome.POISONED})
+LOCKING = frozenset({Outcome.ROLLBACK_FAILED, Outcome.POISONED, Outcome.ABANDONED})
 
 
 def state_of(outcome: Outcome) -> State:

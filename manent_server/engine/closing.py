@@ -20,7 +20,10 @@ ACTOR = "manent"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a deploy ends; `epoch` is the writer's, None for a use case acting on a waiting one."""
+    """How a deploy ends; `epoch` is the writer's, None for a use case acting on a waiting one.
+
+    `is_on_word`: a person vouches for it, whatever may still be at work.
+    """
 
     deploy: str
     epoch: int | None
@@ -28,6 +31,7 @@ class Ending:
     actor: str = ACTOR
     error: Mapping[str, Any] | None = None
     superseded_by: str | None = None
+    is_on_word: bool = False
 
 
 def close(tx: Transaction, ending: Ending) -> bool:
@@ -44,7 +48,7 @@ def close(tx: Transaction, ending: Ending) -> bool:
         return True
     at = tx.now()
     course = _course(tx, row)
-    if _is_occupied(course, at):
+    if not ending.is_on_word and _is_occupied(course, at):
         return False
     deploys.update(
         tx,
@@ -57,7 +61,7 @@ def close(tx: Transaction, ending: Ending) -> bool:
         superseded_by=ending.superseded_by,
         blocked=None,
     )
-    _end_attempts(tx, course)
+    _end_attempts(tx, course, at)
     _skip_steps(tx, row, course, at)
     queue.free_slot(tx, row.id)
     records.unwake(tx, row.id)
@@ -109,16 +113,18 @@ def _course(tx: Transaction, row: Deploy) -> _Course:
 
 
 def _is_occupied(course: _Course, at: datetime) -> bool:
-    return any(
-        attempt.ended_at is None and (attempt.lease_until is None or attempt.lease_until > at)
-        for attempt in course.attempts
-    )
+    return any(_may_work(attempt, at) for attempt in course.attempts)
 
 
-def _end_attempts(tx: Transaction, course: _Course) -> None:
+def _may_work(attempt: Attempt, at: datetime) -> bool:
+    is_leased = attempt.lease_until is None or attempt.lease_until > at
+    return attempt.ended_at is None and is_leased
+
+
+def _end_attempts(tx: Transaction, course: _Course, at: datetime) -> None:
     """Those whose lease has passed: no worker will say how they ended."""
     for attempt in course.attempts:
-        if attempt.ended_at is None:
+        if attempt.ended_at is None and not _may_work(attempt, at):
             died = workers.has_died(tx, attempt.executor, attempt.incarnation)
             message = f"{attempt.executor} was lost, and its lease has passed"
             work.end_lost(tx, attempt.id, died=died, message=message)

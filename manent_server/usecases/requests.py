@@ -56,6 +56,14 @@ class CancelRequest:
 
 
 @dataclass(frozen=True)
+class AbandonRequest:
+    """Give up a cancelled deploy; with `force` nothing waits for what may still be at work."""
+
+    reason: str
+    force: bool = False
+
+
+@dataclass(frozen=True)
 class LockRequest:
     """Keep deploys of an application, an environment, both or everything from starting."""
 

@@ -147,12 +147,17 @@ class FakeApi:
                 return 202, self.deploy(self._keys[key]["id"])
             if parts[-1] == "cancel":
                 return 200, self._cancel(parts[1], body)
+            if parts[-1] == "abandon":
+                return 200, self._abandon(parts[1], body)
             if parts[0] == "locks":
                 self.locks.append({"id": f"lock-{len(self.locks)}", "owner": "ci", **body})
                 return 201, self.locks[-1]
             given = {name: value for name, value in body.items() if name != "to"}
             kind = "rollback" if parts[0] == "rollbacks" else body.get("kind")
             version = body.get("to") or body.get("version") or "0.9.0"
+            if parts[-1] in {"rerun", "retry"}:
+                before = self.deploy(parts[1]) or {}
+                given, kind, version = {"rerun_of": before["id"]}, "deploy", before["version"]
             self._keys[key] = self.add(**{**given, "kind": kind, "version": version})
             return 202, self.deploy(self._keys[key]["id"])
 
@@ -237,6 +242,13 @@ class FakeApi:
         start = int(query.get("before", ["0"])[0])
         more = str(start + limit) if len(found) > start + limit else None
         return {"items": found[start : start + limit], "next": more}
+
+    def _abandon(self, name: str, body: Any) -> Object:
+        began, deploy, _ = self._deploys[self._id(name)]
+        deploy |= {"state": "CANCELLED", "outcome": "abandoned", "phase": None}
+        deploy["warnings"] = [f"given up: {body['reason']}"]
+        self._deploys[deploy["id"]] = (began, deploy, Script())
+        return deploy
 
     def _cancel(self, name: str, body: Any) -> Object:
         began, deploy, _ = self._deploys[self._id(name)]

@@ -64,12 +64,14 @@ class Manent:
         pace: Pace = FAST,
         environ: Mapping[str, str] | None = None,
         is_terminal: bool = False,
+        typed: str | None = None,
     ) -> Said:
-        """Run a command in this process."""
+        """Run a command in this process; with `typed` somebody sits at its terminal."""
         stream = Terminal if is_terminal else io.StringIO
+        stdin = None if typed is None else Terminal(typed)
         out, err = stream(), stream()
         given = {**self.environ, **(environ or {})}
-        code = run(arguments, environ=given, stdout=out, stderr=err, pace=pace)
+        code = run(arguments, environ=given, stdout=out, stderr=err, pace=pace, stdin=stdin)
         return Said(code, out.getvalue(), err.getvalue())
 
     def process(self, *arguments: str, limit: float = 30.0, **environ: str) -> Said:

@@ -68,7 +68,8 @@ class FakeUsecases:
 
     def calls(self) -> Calls:
         answers: dict[str, Callable[..., Any]] = {
-            name: lambda *_: DEPLOY for name in ("submit", "roll_back", "cancel", "rerun")
+            name: lambda *_: DEPLOY
+            for name in ("submit", "roll_back", "cancel", "abandon", "rerun")
         }
         answers |= {name: lambda *_: LOCK for name in ("lock", "unlock")}
         answers |= {

@@ -45,4 +45,4 @@ def test_every_outcome_belongs_to_one_end():
 
 
 def test_an_end_nobody_can_vouch_for_locks():
-    assert {Outcome.ROLLBACK_FAILED, Outcome.POISONED} == deploy.LOCKING
+    assert {Outcome.ROLLBACK_FAILED, Outcome.POISONED, Outcome.ABANDONED} == deploy.LOCKING
