@@ -65,7 +65,8 @@ def build(house: House, on_lost: Callable[[], None]) -> Crew:
         heartbeat=Heartbeat(
             # A connection of its own: a full pool must not silence a healthy worker.
             Store(connect_to(settings, 1)),
-            identity,
+            shop,
+            watch,
             every=settings.recovery.heartbeat_interval,
             on_lost=on_lost,
         ),
@@ -97,6 +98,7 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         admit=house.admission,
         lifeline=Lifeline(),
         max_recoveries=settings.recovery.max_recoveries,
+        lease=liveness.attempt_lease(settings.recovery.auto_recover_after),
     )
 
 

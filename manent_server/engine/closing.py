@@ -9,7 +9,8 @@ from typing import Any
 from manent_server.domain import inventory as inventories
 from manent_server.domain.deploy import LOCKING, Kind, Outcome, state_of
 from manent_server.domain.inventory import Change, Knowledge, Standing
-from manent_server.store import deploys, marks, queue, records, work, workers
+from manent_server.engine import clearance
+from manent_server.store import deploys, marks, queue, records, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed, Stock
 from manent_server.store.transaction import Transaction
@@ -48,7 +49,8 @@ def close(tx: Transaction, ending: Ending) -> bool:
         return True
     at = tx.now()
     course = _course(tx, row)
-    if not ending.is_on_word and _is_occupied(course, at):
+    left = [attempt for attempt in course.attempts if attempt.ended_at is None]
+    if clearance.clear(tx, left, at=at) and not ending.is_on_word:
         return False
     deploys.update(
         tx,
@@ -61,7 +63,6 @@ def close(tx: Transaction, ending: Ending) -> bool:
         superseded_by=ending.superseded_by,
         blocked=None,
     )
-    _end_attempts(tx, course, at)
     _skip_steps(tx, row, course, at)
     queue.free_slot(tx, row.id)
     records.unwake(tx, row.id)
@@ -110,24 +111,6 @@ class _Course:
 def _course(tx: Transaction, row: Deploy) -> _Course:
     steps = work.read_steps(tx, row.id, pass_number=row.pass_number)
     return _Course({step.name: step for step in steps}, work.read_attempts(tx, row.id))
-
-
-def _is_occupied(course: _Course, at: datetime) -> bool:
-    return any(_may_work(attempt, at) for attempt in course.attempts)
-
-
-def _may_work(attempt: Attempt, at: datetime) -> bool:
-    is_leased = attempt.lease_until is None or attempt.lease_until > at
-    return attempt.ended_at is None and is_leased
-
-
-def _end_attempts(tx: Transaction, course: _Course, at: datetime) -> None:
-    """Those whose lease has passed: no worker will say how they ended."""
-    for attempt in course.attempts:
-        if attempt.ended_at is None and not _may_work(attempt, at):
-            died = workers.has_died(tx, attempt.executor, attempt.incarnation)
-            message = f"{attempt.executor} was lost, and its lease has passed"
-            work.end_lost(tx, attempt.id, died=died, message=message)
 
 
 def _skip_steps(tx: Transaction, row: Deploy, course: _Course, at: datetime) -> None:

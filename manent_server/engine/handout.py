@@ -5,7 +5,7 @@ saves; these two transactions check it before a hook begins and before its outco
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -15,7 +15,9 @@ from manent_server.domain.deploy import Phase, State
 from manent_server.domain.order import Retry
 from manent_server.domain.plan import Step
 from manent_server.domain.retry import Failure
+from manent_server.engine import clearance
 from manent_server.engine.identity import Identity
+from manent_server.plugins.protocol import boottime
 from manent_server.plugins.runner import HookEnd
 from manent_server.store import deploys, work, workers
 from manent_server.store.deploys import Deploy
@@ -41,7 +43,10 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True)
 class Errand:
-    """An attempt to be handed out; its id and lock file are made before the transaction."""
+    """An attempt to be handed out; its id and lock file are made before the transaction.
+
+    `lease` is how long it may act without news of its worker; None has no end.
+    """
 
     id: str
     deploy: Deploy
@@ -51,20 +56,27 @@ class Errand:
     lock_file: str
     is_undo: bool
     is_trial: bool = False
+    lease: timedelta | None = None
 
 
 @dataclass(frozen=True)
 class HandOut:
-    """The answer: the number of the attempt, or why there is none and until when."""
+    """The answer: the number of the attempt, or why there is none and until when.
+
+    `lease_until` is the CLOCK_BOOTTIME second at which its hook must be dead; None has no end.
+    """
 
     refusal: Refusal | None
     attempt: int = 0
     checkpoint: Any = None
     until: datetime | None = None
+    lease_until: float | None = None
 
 
 def hand_out(tx: Transaction, errand: Errand) -> HandOut:
     """Insert the attempt, or say why not; repeated with the same errand it answers the same."""
+    # Before anything is sent: the count of the database, which begins later, ends later too.
+    lease_until = None if errand.lease is None else boottime() + errand.lease.total_seconds()
     row = deploys.lock(tx, errand.deploy.id)
     at = tx.now()
     refusal = _refusal(tx, errand, row, at)
@@ -75,20 +87,22 @@ def hand_out(tx: Transaction, errand: Errand) -> HandOut:
     around = work.attempts_around(tx, row, errand.step.name)
     before = next((attempt for attempt in around if attempt.id == errand.id), None)
     if before is not None:
-        return _handed_out(tx, before, row)
-    occupied = work.others(around, row, at=at)
+        again = _handed_out(tx, errand, before, at)
+        return replace(again, lease_until=None if again.refusal else lease_until)
+    earlier = work.others(around, row, target=errand.step.target or "")
+    occupied = clearance.clear(tx, earlier, at=at)
     if occupied:
-        ends = [attempt.lease_until for attempt in occupied]
-        known = [end for end in ends if end is not None]
-        return HandOut(Refusal.OCCUPIED, until=max(known) if len(known) == len(ends) else None)
-    return _hand_over(tx, errand, row, around)
+        return HandOut(Refusal.OCCUPIED, until=clearance.until(occupied))
+    if earlier:  # they were ended just now, as deaths perhaps
+        around = work.attempts_around(tx, row, errand.step.name)
+    over = _hand_over(tx, errand, row, around)
+    return replace(over, lease_until=None if over.refusal else lease_until)
 
 
 def _hand_over(tx: Transaction, errand: Errand, row: Deploy, around: Sequence[Attempt]) -> HandOut:
     """Nothing is in the way any more."""
     at = tx.now()
-    deaths = _count_deaths(tx, around, row, errand.step.name)
-    if suspicion.is_suspect(deaths) and not errand.is_trial:
+    if _is_suspect(around, row, errand.step.name) and not errand.is_trial:
         return HandOut(Refusal.SUSPECT)
     number = sum(1 for attempt in around if _is_of(attempt, row, errand.step.name)) + 1
     step = _begin_step(tx, errand, row, number, at)
@@ -98,29 +112,20 @@ def _hand_over(tx: Transaction, errand: Errand, row: Deploy, around: Sequence[At
     return HandOut(None, number, step.checkpoint)
 
 
-def _handed_out(tx: Transaction, before: Attempt, row: Deploy) -> HandOut:
-    """The answer again; the one before was lost."""
-    step = work.read_step(tx, row.id, row.pass_number, before.step)
+def _handed_out(tx: Transaction, errand: Errand, before: Attempt, at: datetime) -> HandOut:
+    """The answer again; the one before was lost, and its lease is counted anew from this one."""
+    step = work.read_step(tx, before.deploy, before.pass_number, before.step)
     if step is None or step.ended_at is not None:
+        return HandOut(Refusal.DONE)
+    if not work.update_attempt(tx, before.id, lease_until=_lease_until(errand, at)):
         return HandOut(Refusal.DONE)
     return HandOut(None, before.attempt, step.checkpoint)
 
 
-def _count_deaths(tx: Transaction, around: Sequence[Attempt], row: Deploy, step: str) -> int:
-    """Deaths under the step, once what earlier epochs of the deploy left open has been ended.
-
-    Nobody keeps an attempt apart any more whose lease has passed, so nobody else ends it.
-    """
-    count = 0
-    for attempt in around:
-        died = attempt.died
-        if attempt.ended_at is None and attempt.deploy == row.id and attempt.epoch != row.epoch:
-            if died is None:
-                died = workers.has_died(tx, attempt.executor, attempt.incarnation)
-            message = f"{attempt.executor} was lost, and its lease has passed"
-            work.end_lost(tx, attempt.id, died=died, message=message)
-        count += bool(died) and _is_of(attempt, row, step)
-    return count
+def _is_suspect(around: Sequence[Attempt], row: Deploy, step: str) -> bool:
+    """Whether it may be the step that kills its workers."""
+    deaths = sum(bool(attempt.died) for attempt in around if _is_of(attempt, row, step))
+    return suspicion.is_suspect(deaths)
 
 
 def _begin_step(
@@ -158,6 +163,10 @@ def is_current(row: Deploy, held: Deploy) -> bool:
     )
 
 
+def _lease_until(errand: Errand, at: datetime) -> datetime | None:
+    return None if errand.lease is None else at + errand.lease
+
+
 def _write(tx: Transaction, errand: Errand, row: Deploy, number: int, at: datetime) -> None:
     identity, step = errand.identity, errand.step
     work.insert_attempt(
@@ -181,6 +190,7 @@ def _write(tx: Transaction, errand: Errand, row: Deploy, number: int, at: dateti
             "pid_namespace": identity.pid_namespace,
             "lock_file": errand.lock_file,
             "handed_out_at": at,
+            "lease_until": _lease_until(errand, at),
         },
     )
     phase = Phase.ROLLING_BACK if errand.is_undo else _PHASES[step.hook]

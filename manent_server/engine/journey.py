@@ -3,6 +3,8 @@
 import logging
 import shutil
 import threading
+import time
+from datetime import timedelta
 
 from manent_server.domain import order as orders
 from manent_server.domain import plan
@@ -18,6 +20,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
 _log = logging.getLogger(__name__)
+_POLL = timedelta(milliseconds=500)
 
 
 class Trials:
@@ -66,6 +69,8 @@ class Journey:
 
     def _begin(self, deploy: str, number: int) -> Start:
         shop = self._shop
+        while shop.lifeline.is_fenced and not shop.lifeline.is_cut():
+            time.sleep(_POLL.total_seconds())
 
         def work(tx: Transaction) -> Start:
             draining = shop.lifeline.draining.is_set()

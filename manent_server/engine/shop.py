@@ -11,6 +11,7 @@ from manent_server.engine.identity import Identity
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 from manent_server.plugins.host import Host
+from manent_server.plugins.protocol import boottime
 from manent_server.plugins.runner import Runner
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
@@ -29,12 +30,22 @@ class Lifeline:
     """How far the end of this worker has come.
 
     `draining`: take nothing new. `cut`: running hooks were told to end, steps unwind.
-    `lost`: the executor row is another's; write nothing more.
+    `lost`: the executor row is another's; write nothing more. `holds_until`: the CLOCK_BOOTTIME
+    second at which the leases of its hooks end unless a heartbeat moves them; None for no end.
     """
 
     draining: threading.Event = field(default_factory=threading.Event)
     cut: threading.Event = field(default_factory=threading.Event)
     lost: threading.Event = field(default_factory=threading.Event)
+    holds_until: float | None = None
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether no heartbeat has been answered for so long that the leases have ended.
+
+        The guards have killed the hooks then, and nothing new is begun before the next answer.
+        """
+        return self.holds_until is not None and boottime() >= self.holds_until
 
     def is_cut(self) -> bool:
         """Whether running dispatches must unwind now."""
@@ -55,7 +66,8 @@ class Caps:
 class Shop:
     """The collaborators of every dispatch that this worker runs.
 
-    `max_recoveries`: deaths of its worker after which a step ends its deploy.
+    `max_recoveries`: deaths of its worker after which a step ends its deploy. `lease`: how long its
+    hooks may act without a heartbeat; None has no end.
     """
 
     store: Store
@@ -72,3 +84,4 @@ class Shop:
     admit: Callable[[str], None]
     lifeline: Lifeline
     max_recoveries: int
+    lease: timedelta | None = None

@@ -20,10 +20,10 @@ from manent_server.domain.plan import Step
 from manent_server.domain.retry import Failure
 from manent_server.engine import aim as aims
 from manent_server.engine.aim import Aim, Handed
+from manent_server.engine.death import await_death
 from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finish, hand_out
 from manent_server.engine.run import LONG_WAIT, Parked, Run
 from manent_server.engine.shop import Unwound
-from manent_server.plugins import lockfile
 from manent_server.plugins.events import Event, Heartbeat
 from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
@@ -236,10 +236,13 @@ class Stepper:
             lock_file=str(run.shop.workdir / "attempts" / attempt),
             is_undo=self._is_undo,
             is_trial=run.is_trial,
+            lease=run.shop.lease,
         )
 
     def _hand_over(self, errand: Errand, context: dict[str, Any] | None) -> HandOut | None:
         run = self._run
+        while run.shop.lifeline.is_fenced:
+            run.pause(_POLL)
         lost = run.shop.lifeline.is_cut
         handed = run.shop.store.repeat(lambda tx: hand_out(tx, errand), stop=lost)
         if handed.refusal is not None:
@@ -263,7 +266,7 @@ class Stepper:
             return HookEnd(result="not_started", error={"code": "workdir", "message": words})
         told = {"attempt": handed.attempt, "checkpoint": handed.checkpoint}
         try:
-            return self._call(errand, context | told | {"workdir": str(workdir)}, handed.attempt)
+            return self._call(errand, context | told | {"workdir": str(workdir)}, handed)
         except Exception as error:  # noqa: BLE001 - logged whole; the attempt must have an end
             # The guard sees its pipe close and kills; the lock file says when all is dead.
             _log.exception("attempt %s was left by an unexpected error", errand.id)
@@ -279,7 +282,7 @@ class Stepper:
         workdir.mkdir(parents=True)
         return workdir
 
-    def _call(self, errand: Errand, context: dict[str, Any], attempt: int) -> HookEnd:
+    def _call(self, errand: Errand, context: dict[str, Any], handed: HandOut) -> HookEnd:
         run = self._run
         call = HookCall(
             attempt_id=errand.id,
@@ -288,10 +291,10 @@ class Stepper:
             context=context,
             timeout=run.order.limits.timeout,
             kill_grace=run.shop.caps.kill_grace,
-            lease_until=None,
+            lease_until=handed.lease_until,
             lock_file=Path(errand.lock_file),
         )
-        listener = _Listener(run, self._step, errand, attempt)
+        listener = _Listener(run, self._step, errand, handed.attempt)
         end = run.shop.runner.call(call, on_events=listener.hear)
         redact = run.shop.redactor.redact_value
         return replace(end, error=redact(end.error), outputs=redact(end.outputs))
@@ -299,8 +302,8 @@ class Stepper:
     def _record(self, errand: Errand, end: HookEnd, attempt: int) -> None:
         """Store how the attempt ended, once its processes are known dead."""
         run = self._run
-        while not end.is_dead and not lockfile.is_free(Path(errand.lock_file)):
-            run.pause(_POLL)
+        if not end.is_dead:
+            await_death(run, errand)
         lifeline = run.shop.lifeline
         # A hook that ended by itself while the worker was being cut counts as it ended.
         is_interrupted = end.result == "interrupted" and lifeline.is_cut()
@@ -319,6 +322,7 @@ class Stepper:
 
         row = run.shop.store.repeat(record, stop=lifeline.lost.is_set)
         if row is None and not is_interrupted:
+            _log.warning("attempt %s ended %s too late: it is dropped", errand.id, end.result)
             run.shop.metrics.stale_write()
         if row is None or is_interrupted:
             raise Unwound(run.deploy.id)

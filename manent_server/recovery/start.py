@@ -112,7 +112,7 @@ class Start:
         )
         if not taken:
             return None
-        ended = [self._end(tx, attempt, row) for attempt in left]
+        ended = [self._end(tx, attempt, row) for attempt in left if self._is_over(attempt, at)]
         resumed = [deploy.id for deploy in owned if deploy is not None and deploy.is_live]
         for deploy in resumed:
             self._dispatcher.dispatch(tx, deploy, phase=Phase.INTERRUPTED)
@@ -120,6 +120,19 @@ class Start:
 
     def _left(self, tx: Transaction) -> list[Attempt]:
         return work.open_attempts(tx, executor=self._identity.executor)
+
+    def _is_over(self, attempt: Attempt, at: datetime) -> bool:
+        """Whether nothing of it can act any more, or this start is the word for it.
+
+        Its lock file is free where it can be asked; another process namespace of the same boot
+        was an earlier container of this one. Elsewhere its lease has to pass.
+        """
+        if not work.may_act(attempt, at=at) or attempt.lease_until is None:
+            return True
+        if not self._is_same_boot(attempt):
+            return False
+        is_elsewhere = not self._is_my_namespace(attempt)
+        return is_elsewhere or Path(attempt.lock_file).parent.is_dir()
 
     def _end(self, tx: Transaction, attempt: Attempt, before: Executor | None) -> str:
         # With automatic recovery off a lease has no end: a start under the same id is the word
@@ -132,7 +145,7 @@ class Start:
             message=f"{attempt.executor} ended " + ("under it" if is_begun else "before it began"),
             is_begun=is_begun,
         )
-        if not self._is_here(attempt):
+        if not self._is_here(attempt) and attempt.lease_until is None:
             _log.warning(
                 "attempt %s of deploy %s ran on host %s, which cannot be asked from here; it is "
                 "taken as ended because %s starts again",

@@ -1,6 +1,6 @@
 """Steps and attempts: what a pass has done, and what is at work now."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
@@ -349,18 +349,37 @@ def oldest_attempts(tx: Transaction) -> dict[str, datetime]:
 
 
 def in_the_way(tx: Transaction, deploy: Deploy, *, at: datetime) -> list[Attempt]:
-    """Open attempts there of other deploys or epochs whose lease has not passed."""
-    return others(open_attempts(tx, place=(deploy.environment, deploy.application)), deploy, at=at)
+    """Attempts there of other deploys or epochs that may still be at work."""
+    place = (deploy.environment, deploy.application)
+    earlier = others(open_attempts(tx, place=place), deploy)
+    return [attempt for attempt in earlier if may_act(attempt, at=at)]
 
 
-def others(attempts: Iterable[Attempt], deploy: Deploy, *, at: datetime) -> list[Attempt]:
-    """Those of other deploys or epochs that may still be at work in the deploy's place."""
+def others(
+    attempts: Iterable[Attempt], deploy: Deploy, *, target: str | None = None
+) -> list[Attempt]:
+    """The open ones in the deploy's place of other deploys or epochs, or of this very target."""
     place = (deploy.environment, deploy.application)
     return [
         attempt
         for attempt in attempts
         if attempt.ended_at is None
         and (attempt.environment, attempt.application) == place
-        and (attempt.deploy, attempt.epoch) != (deploy.id, deploy.epoch)
-        and (attempt.lease_until is None or attempt.lease_until > at)
+        and (
+            (attempt.deploy, attempt.epoch) != (deploy.id, deploy.epoch) or attempt.target == target
+        )
     ]
+
+
+def may_act(attempt: Attempt, *, at: datetime) -> bool:
+    """Whether processes of the attempt may be at work: no end is recorded, its lease goes on."""
+    goes_on = attempt.lease_until is None or attempt.lease_until > at
+    return attempt.ended_at is None and goes_on
+
+
+def lock_attempts(tx: Transaction, ids: Sequence[str]) -> list[Attempt]:
+    """Those of the attempts whose row nobody else holds, locked, in the order of their ids."""
+    a = tx.tables.attempts
+    query = _attempts(tx).where(a.c.id.in_(ids)).order_by(a.c.id)
+    query = query.with_for_update(skip_locked=True)
+    return [Attempt(*row) for row in tx.connection.execute(query)]

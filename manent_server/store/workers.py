@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.domain.liveness import is_lost
-from manent_server.store.deploys import LIVE_STATES
 from manent_server.store.transaction import Transaction
 
 
@@ -131,28 +130,6 @@ def update(tx: Transaction, executor: str, incarnation: str, **values: Any) -> b
         .values(**values)
     )
     return done.rowcount == 1
-
-
-def beat(tx: Transaction, executor: str, incarnation: str, *, running: Sequence[str]) -> bool:
-    """Move the heartbeat by the database's clock; False if the row is not this incarnation's."""
-    moment = tx.now() if tx.dialect == "sqlite" else sa.func.clock_timestamp()
-    return update(tx, executor, incarnation, heartbeat_at=moment, running=list(running))
-
-
-def disowned(tx: Transaction, attempts: Sequence[str]) -> list[str]:
-    """Those of the open attempts whose deploy has ended or moved on to another epoch."""
-    if not attempts:
-        return []
-    a, d = tx.tables.attempts, tx.tables.deploys
-    query = (
-        sa.select(a.c.id)
-        .join(d, d.c.id == a.c.deploy)
-        .where(
-            a.c.id.in_(attempts),
-            sa.or_(d.c.epoch != a.c.epoch, d.c.state.not_in(LIVE_STATES)),
-        )
-    )
-    return list(tx.connection.execute(query).scalars())
 
 
 @dataclass(frozen=True)

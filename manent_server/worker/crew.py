@@ -51,7 +51,7 @@ class Crew:
             shutil.rmtree(self.shop.workdir / left, ignore_errors=True)
         for deploy in resumed.deploys:
             _log.info("deploy %s was left by an earlier start and is dispatched anew", deploy)
-        self.heartbeat.start(self.watch, self.shop.runner)
+        self.heartbeat.start()
         self.watch.start()
         self.runtime.launch()
         self.watcher.start()

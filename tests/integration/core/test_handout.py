@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from manent_server.engine.handout import HandOut, Refusal
+from manent_server.plugins.protocol import boottime
 from manent_server.plugins.runner import HookEnd
-from manent_server.store import work
+from manent_server.store import work, workers
 from manent_server.store.work import StepRow
 from tests.integration.core.running import BAD, GOOD, Running
 from tests.rig.core import Core, long_ago
@@ -155,6 +156,84 @@ def test_an_attempt_elsewhere_does_not(core: Core, running: Running, place: dict
 def test_a_lease_that_has_passed_does_not_block(core: Core, running: Running):
     other_attempt(core, running, lease_until=long_ago())
     assert running.hand_out(running.errand()).refusal is None
+
+
+@pytest.mark.parametrize(
+    ("worker", "died"),
+    [
+        ({"recovered_by": None}, False),
+        ({"recovered_by": "w2"}, True),
+        ({"stopped_at": long_ago(), "recovered_by": "w2"}, False),
+    ],
+)
+def test_an_attempt_whose_lease_has_passed_is_ended_by_the_next(
+    core: Core, running: Running, worker: dict[str, Any], *, died: bool
+):
+    """It died only where its worker was taken for lost: one cut off has killed it itself."""
+    core.worker("w0")
+    core.set_worker("w0", **worker)
+    with core.store.read() as tx:
+        owner = workers.read(tx, "w0")
+    assert owner is not None
+    lost = other_attempt(
+        core, running, lease_until=long_ago(), executor="w0", incarnation=owner.incarnation
+    )
+    assert running.hand_out(running.errand()).refusal is None
+    found = next(a for a in core.attempts(running.deploy.id) if a.id == lost)
+    assert (found.result, found.died) == ("interrupted", died)
+
+
+@pytest.mark.postgres
+def test_a_lease_that_somebody_may_be_moving_is_waited_for(postgres_core: Core):
+    running = Running(postgres_core)
+    lost = other_attempt(postgres_core, running, lease_until=long_ago())
+    with postgres_core.store.write() as tx:
+        work.lock_attempts(tx, [lost])
+        assert running.hand_out(running.errand()).refusal == Refusal.OCCUPIED
+    assert running.hand_out(running.errand()).refusal is None
+
+
+def test_one_target_of_one_run_has_one_attempt_at_a_time(core: Core, running: Running):
+    """I1: also under the same epoch."""
+    running.hand_out(running.errand(lease=timedelta(minutes=1)))
+    assert running.hand_out(running.errand("verify:web")).refusal == Refusal.OCCUPIED
+
+
+def test_the_lease_of_an_attempt_is_counted_from_before_it_was_handed_out(
+    core: Core, running: Running
+):
+    lease, before, at = timedelta(minutes=1), boottime(), core.at()
+    answer = running.hand_out(running.errand(lease=lease))
+    assert answer.lease_until is not None
+    assert before <= answer.lease_until - 60 <= boottime()
+    (attempt,) = core.attempts(running.deploy.id)
+    assert attempt.lease_until is not None
+    assert at <= attempt.lease_until - lease <= core.at()
+
+
+def test_repeated_it_counts_the_lease_anew(core: Core, running: Running):
+    """The database was away for longer than a lease before it answered again."""
+    errand = running.errand(lease=timedelta(minutes=1))
+    first = running.hand_out(errand)
+    with core.store.write() as tx:
+        work.update_attempt(tx, errand.id, lease_until=long_ago())
+    again = running.hand_out(errand)
+    assert again.attempt == first.attempt
+    assert again.lease_until is not None
+    assert first.lease_until is not None
+    assert again.lease_until >= first.lease_until
+    (attempt,) = core.attempts(running.deploy.id)
+    assert attempt.lease_until is not None
+    assert attempt.lease_until > core.at()
+
+
+def test_repeated_after_somebody_ended_it_it_does_not_act(core: Core, running: Running):
+    errand = running.errand(lease=timedelta(minutes=1))
+    running.hand_out(errand)
+    with core.store.write() as tx:
+        work.end_lost(tx, errand.id, died=True, message="lost")
+    assert running.hand_out(errand).refusal == Refusal.DONE
+    assert running.hand_out(running.errand()).attempt == 2
 
 
 def test_a_lease_that_runs_says_until_when(core: Core, running: Running):

@@ -12,10 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from manent_server.domain.errors import StartRefused, Unavailable
-from manent_server.engine.control import Control, Watch
 from manent_server.engine.identity import Identity, identify
 from manent_server.recovery import start
-from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Offer, Start
 from manent_server.store import work, workers
 from tests.integration.core.running import Running
@@ -196,6 +194,31 @@ def test_an_attempt_on_another_host_ends_on_the_word_of_the_start(
     assert "ran on host elsewhere" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("where", "is_over"),
+    [
+        ({"boot": "elsewhere"}, False),
+        ({"pid_namespace": "pid:[1]"}, True),
+        ({"boot": "elsewhere", "lease_until": long_ago()}, True),
+        ({"lock_file": "/nowhere/at/all"}, False),
+    ],
+)
+def test_an_attempt_with_a_lease_is_over_where_it_is_known(
+    core: Core, where: dict[str, Any], *, is_over: bool
+):
+    """Its deploy goes on at once; the hand-out waits for a lease on another machine."""
+    running = Running(core)
+    errand = running.errand(lease=timedelta(minutes=1))
+    running.hand_out(errand)
+    with core.store.write() as tx:
+        values = {"handed_out_at": long_ago()} | where
+        tx.connection.execute(tx.tables.attempts.update().values(**values))
+    core.set_worker("w1", stopped_at=core.at())
+    _, resumed = take(core)
+    assert list(resumed.deploys) == [running.deploy.id]
+    assert list(resumed.attempts) == ([errand.id] if is_over else [])
+
+
 def test_a_worker_signs_off_last(core: Core):
     identity, _ = take(core)
     start.announce_drain(core.store, identity)
@@ -211,68 +234,6 @@ def test_a_worker_whose_row_is_anothers_signs_nothing(core: Core):
     core.worker()
     start.sign_off(core.store, identity)
     assert row(core).stopped_at is None
-
-
-class Beating:
-    """The runner as a heartbeat sees it; `killed` is what it was told."""
-
-    def __init__(self, *attempts: str) -> None:
-        self.attempts, self.killed = frozenset(attempts), list[str]()
-
-    def running(self) -> frozenset[str]:
-        return self.attempts
-
-    def kill(self, attempt: str) -> None:
-        self.killed.append(attempt)
-
-
-def beat(core: Core, identity: Identity, runner: Beating, *deploys: str) -> list[str]:
-    lost: list[str] = []
-    heart = Heartbeat(
-        core.store, identity, every=timedelta(hours=1), on_lost=lambda: lost.append("lost")
-    )
-    watch = Watch(core.store, runner, identity)
-    for deploy in deploys:
-        watch.add(Control(deploy, 1, grace=timedelta(0)))
-    heart.start(watch, runner)
-    heart.beat()
-    heart.stop()
-    return lost
-
-
-def test_a_heartbeat_says_what_runs(core: Core):
-    running = Running(core)
-    core.set_worker("w1", heartbeat_at=long_ago())
-    assert beat(core, running.worker, Beating(), running.deploy.id) == []
-    assert row(core).running == [running.deploy.id]
-    assert core.at() - row(core).heartbeat_at < timedelta(seconds=10)
-
-
-@pytest.mark.parametrize("change", [{"epoch": 10_000}, {"state": "CANCELLED"}])
-def test_a_hook_whose_deploy_is_anothers_is_killed(core: Core, change: dict[str, Any]):
-    """I19"""
-    running = Running(core)
-    errand = running.errand()
-    running.hand_out(errand)
-    mine = Beating(errand.id)
-    assert beat(core, running.worker, mine) == []
-    assert mine.killed == []
-    core.set(running.deploy.id, **change)
-    beat(core, running.worker, mine)
-    assert mine.killed == [errand.id]
-
-
-@pytest.mark.parametrize("how", ["restarted", "claimed"])
-def test_a_heartbeat_without_its_row_ends_the_worker(core: Core, how: str):
-    identity = core.worker()
-    core.worker() if how == "restarted" else core.set_worker("w1", recovered_by="w2")
-    assert beat(core, identity, Beating()) == ["lost"]
-
-
-def test_a_heartbeat_that_was_not_started_does_not_beat(core: Core):
-    heart = Heartbeat(core.store, core.worker(), every=timedelta(1), on_lost=lambda: None)
-    with pytest.raises(RuntimeError, match="not started"):
-        heart.beat()
 
 
 def test_an_attempt_handed_out_a_moment_ago_is_given_time(core: Core, tmp_path: Path):
