@@ -116,7 +116,7 @@ class Dispatcher:
             .values(
                 dispatch=d.c.dispatch + 1,
                 dispatched_at=tx.now(),
-                epoch=deploys.next_epoch(tx),
+                epoch=deploys.epoch_to_draw(tx),
                 executor=None,
                 incarnation=None,
                 workflow_version=version,

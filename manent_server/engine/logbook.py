@@ -7,12 +7,12 @@ when their attempt ends, so that head and tail of a flood stay and the gap is na
 import threading
 from collections import deque
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
 from manent_server.engine.shop import Caps, Shop
-from manent_server.store import deploys, logs
+from manent_server.store import logs
 from manent_server.store.deploys import Deploy
 from manent_server.store.logs import Chunk, Origin
 from manent_server.store.transaction import Transaction
@@ -168,17 +168,15 @@ class Logbook:
         return batch
 
     def _store_batch(self, batch: list[Entry]) -> None:
+        chunks = _chunks(batch)
         first: list[int] = []
 
         def work(tx: Transaction) -> bool:
-            row = deploys.read(tx, self._deploy.id)
-            if first and row is not None and row.log_next > first[0]:
+            if first and (logs.next_number(tx, self._deploy.id) or 0) > first[0]:
                 return True  # the answer to an earlier COMMIT was lost
-            chunks = _chunks(batch, tx.now())
-            if not first and row is not None:
-                first.append(row.log_next)
             given = logs.append(tx, self._deploy.id, self._deploy.epoch, chunks)
             if given is not None:
+                first[:] = first or given[:1]
                 self._forget_middle(tx, given)
             return given is not None
 
@@ -197,18 +195,18 @@ class Logbook:
         logs.drop(tx, self._deploy.id, since=self._gap, before=given[0])
 
 
-def _chunks(batch: list[Entry], at: datetime) -> list[Chunk]:
+def _chunks(batch: list[Entry]) -> list[Chunk]:
     """A row for each block; small ones of one origin that follow each other share it."""
     chunks: list[Chunk] = []
     for origin, entries in groupby(batch, key=lambda entry: entry[0]):
         row, size = list[str](), 0
         for _, text in entries:
             if row and size + len(text) > _ROW:
-                chunks.append(Chunk(at, origin, "\n".join(row)))
+                chunks.append(Chunk(None, origin, "\n".join(row)))
                 row, size = [], 0
             row.append(text)
             size += len(text) + 1
-        chunks.append(Chunk(at, origin, "\n".join(row)))
+        chunks.append(Chunk(None, origin, "\n".join(row)))
     return chunks
 
 

@@ -23,6 +23,7 @@ from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
+from manent_server.store.work import StepRow
 
 
 def prepare(run: Run) -> Outcome:
@@ -35,7 +36,8 @@ def prepare(run: Run) -> Outcome:
         run.check()
         row = run.steps()[PREPARE]
         if row.ended_at is not None:
-            run.prepared.update(_stored(run) or {})
+            if not run.prepared:
+                run.prepared.update(_stored(run) or {})
             return Outcome(row.state == "succeeded", dict(row.error or {}) or None)
         if run.control.is_cancelled:
             return CANCELLED
@@ -86,9 +88,14 @@ def _try(run: Run) -> None:
     except ManentError as error:
         _fail(run, _shown(error))
     else:
-        run.write(
+        prepared, step = run.shop.store.repeat(
             lambda tx: _record(tx, run, artifacts, configuration), stop=run.shop.lifeline.is_cut
         )
+        run.prepared.update(prepared)
+        if step is None:  # an earlier answer was lost: it was ended then
+            run.forget()
+        else:
+            run.learn(step)
 
 
 def _shown(error: ManentError) -> dict[str, Any]:
@@ -148,7 +155,8 @@ def _record(
     run: Run,
     artifacts: Mapping[str, Any],
     configuration: Mapping[str, Any],
-) -> None:
+) -> tuple[dict[str, Any], StepRow | None]:
+    """Store the snapshot and end the step; both as they are stored now."""
     row = deploys.lock(tx, run.deploy.id)
     if row is None or not is_current(row, run.deploy):
         raise Unwound(run.deploy.id)
@@ -167,9 +175,9 @@ def _record(
         replaces=past.replaces,
         warnings=list(dict.fromkeys([*(row.warnings or []), *past.warnings])) or None,
     )
-    work.update_step(
-        tx, row.id, row.pass_number, PREPARE, state="succeeded", started_at=at, ended_at=at
-    )
+    values = {"state": "succeeded", "started_at": at, "ended_at": at}
+    done = work.update_step(tx, row.id, row.pass_number, PREPARE, **values)
+    return prepared, done
 
 
 def _fail(run: Run, error: Mapping[str, Any], *, is_retryable: bool = False) -> None:

@@ -134,6 +134,16 @@ def _locked_by_id(tables: Tables) -> sa.Select[Any]:
     return _by_id(tables).with_for_update()
 
 
+@cache
+def _locked_with_clock(tables: Tables) -> sa.Select[Any]:
+    """The row, and the clock as it was once the row's lock was got.
+
+    The inner query locks; what stands outside of it is computed for each row it has given.
+    """
+    locked = _locked_by_id(tables).subquery("locked")
+    return sa.select(*locked.c, sa.func.clock_timestamp())
+
+
 def read(tx: Transaction, deploy: str) -> Deploy | None:
     """One deploy by its full id."""
     return _one(tx, _by_id(tx.tables), {"deploy": deploy})
@@ -150,7 +160,14 @@ def versions(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
 
 def lock(tx: Transaction, deploy: str) -> Deploy | None:
     """One deploy by its full id, its row locked until the transaction ends."""
-    return _one(tx, _locked_by_id(tx.tables), {"deploy": deploy})
+    if tx.dialect == "sqlite":
+        return _one(tx, _locked_by_id(tx.tables), {"deploy": deploy})
+    row = tx.connection.execute(_locked_with_clock(tx.tables), {"deploy": deploy}).one_or_none()
+    if row is None:
+        return None
+    *values, at = row
+    tx.heard(at)
+    return Deploy(*values)
 
 
 def _one(
@@ -191,6 +208,11 @@ def mark_superseding(tx: Transaction, deploy: str, by: str) -> None:
 
 class EndedDeploy(Exception):
     """A write to a deploy that has ended; ended deploys never change."""
+
+
+def epoch_to_draw(tx: Transaction) -> Any:
+    """For the column of a statement: the next epoch, drawn by the statement itself if it can."""
+    return next_epoch(tx) if tx.dialect == "sqlite" else epochs().next_value()
 
 
 def next_epoch(tx: Transaction) -> int:

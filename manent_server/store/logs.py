@@ -28,9 +28,9 @@ class Origin:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive lines of one origin, joined by newlines."""
+    """Consecutive lines of one origin, joined by newlines; `at` None: when they are written."""
 
-    at: datetime
+    at: datetime | None
     origin: Origin
     text: str
 
@@ -71,22 +71,32 @@ def append(
     # The log of a deploy that has ended is closed: its readers were told so.
     owner = [d.c.id == deploy, d.c.ended_at.is_(None)]
     owner += [d.c.epoch == epoch] if epoch is not None else []
-    after = tx.connection.execute(
+    counted = (
         sa.update(d)
         .where(*owner)
         .values(log_next=d.c.log_next + lines, log_bytes=d.c.log_bytes + size)
-        .returning(d.c.log_next)
-    ).scalar_one_or_none()
-    if after is None:
+        .returning(d.c.log_next, tx.clock())
+    )
+    row = tx.connection.execute(counted).one_or_none()
+    if row is None:
         return None
+    after, at = row
+    if at is not None:
+        tx.heard(at)
     sequence = after - lines
     rows = []
     for chunk, count in zip(chunks, counts, strict=True):
-        rows.append(_row(deploy, sequence, chunk, count))
+        rows.append(_row(deploy, sequence, chunk, count) | {"at": chunk.at or tx.now()})
         sequence += count
     if rows:
         tx.connection.execute(tx.tables.logs.insert(), rows)
     return after - lines, after
+
+
+def next_number(tx: Transaction, deploy: str) -> int | None:
+    """The number the next line of a deploy will get; None for a deploy that is not there."""
+    d = tx.tables.deploys
+    return tx.connection.execute(sa.select(d.c.log_next).where(d.c.id == deploy)).scalar()
 
 
 def _row(deploy: str, sequence: int, chunk: Chunk, count: int) -> dict[str, Any]:
@@ -96,7 +106,6 @@ def _row(deploy: str, sequence: int, chunk: Chunk, count: int) -> dict[str, Any]
         "sequence": sequence,
         "lines": count,
         "size": len(chunk.text),
-        "at": chunk.at,
         "step": origin.step,
         "attempt": origin.attempt,
         "stream": origin.stream,

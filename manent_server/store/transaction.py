@@ -5,11 +5,12 @@ so the work must be idempotent: ids are made outside of it, and finding that it 
 already is a success.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
@@ -20,6 +21,24 @@ from manent_server.store.repeat import Outages, is_transient, never, unavailable
 T = TypeVar("T")
 
 REQUEST_PATIENCE: Final = timedelta(seconds=5)
+# How long a clock that came with a row's lock stands for the clock now.
+_FRESH: Final = 0.02
+
+
+class _Clock:
+    """What the database's clock showed last in one transaction."""
+
+    def __init__(self) -> None:
+        self._at: datetime | None = None
+        self._heard = 0.0
+
+    def hear(self, at: datetime) -> None:
+        """It came with an answer just now."""
+        self._at, self._heard = at, time.monotonic()
+
+    def fresh(self) -> datetime | None:
+        """It, unless something has taken its time since: it is asked anew then."""
+        return self._at if time.monotonic() - self._heard < _FRESH else None
 
 
 @dataclass(frozen=True)
@@ -29,9 +48,28 @@ class Transaction:
     connection: sa.Connection
     tables: tables.Tables
     dialect: str
+    _clock: _Clock = field(default_factory=_Clock, repr=False, compare=False)
+
+    def heard(self, at: datetime) -> None:
+        """The clock came with a row's lock, read after it was got; it is not asked again at once.
+
+        Args:
+            at: What it showed, in any time zone.
+        """
+        self._clock.hear(at.astimezone(UTC))
+
+    def clock(self) -> sa.ColumnElement[Any]:
+        """For the columns of a statement that locks rows; what it gives is told to `heard`.
+
+        Null on SQLite, where asking costs no way to a server.
+        """
+        return sa.null() if self.dialect == "sqlite" else sa.func.clock_timestamp()
 
     def now(self) -> datetime:
         """The database's clock at this moment, in UTC."""
+        fresh = self._clock.fresh()
+        if fresh is not None:
+            return fresh
         if self.dialect == "sqlite":
             text: str = self.connection.exec_driver_sql(
                 "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"

@@ -1,13 +1,15 @@
 """Leases, logs, policy and tokens: rows with promises of their own."""
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from manent_server.domain.errors import Conflict, Invalid, NotFound, NotSignedIn
-from manent_server.store import logs, workers
+from manent_server.store import deploys, logs, workers
 from manent_server.store.logs import Chunk, Line, Origin
 from manent_server.usecases import policy, tokens
 from manent_server.usecases.requests import TokenRequest
@@ -273,3 +275,23 @@ def test_what_is_no_token_of_ours_is_not_even_looked_up(core: Core):
     for text in [*wrong, good]:
         with pytest.raises(NotSignedIn):
             tokens.authenticate(core.desk, text)
+
+
+def test_the_clock_that_comes_with_a_lock_was_read_after_the_lock_was_got(core: Core):
+    deploy = core.submit()
+    is_locked = threading.Event()
+
+    def hold() -> datetime:
+        with core.store.write() as tx:
+            deploys.lock(tx, deploy)
+            is_locked.set()
+            time.sleep(0.2)
+            return tx.now()
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        assert is_locked.wait(10)
+        with core.store.write() as tx:
+            deploys.lock(tx, deploy)
+            mine = tx.now()
+        assert mine >= holding.result()
