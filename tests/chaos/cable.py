@@ -44,7 +44,7 @@ class Cables:
 
 
 class Cable:
-    """One listener on 127.0.0.1 before one port.
+    """One listener on an address of this machine before one port of it.
 
     `pass` lets everything through; `silent` holds everything back, also of new connections (a
     partition without an answer); `stalled` keeps the connections there are silent until the
@@ -52,7 +52,8 @@ class Cable:
     old and new.
     """
 
-    def __init__(self, cables: Cables, port: int) -> None:
+    def __init__(self, cables: Cables, port: int, *, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._cables = cables
         self._up = port
         self._mode = "pass"
@@ -69,7 +70,7 @@ class Cable:
 
     async def _start(self) -> int:
         self._flows.set()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._connected, self._host, 0)
         self._cables.servers.append(server)
         port: int = server.sockets[0].getsockname()[1]
         return port

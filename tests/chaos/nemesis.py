@@ -75,8 +75,8 @@ class Nemesis:
         """End every fault now."""
         while self._later:
             heapq.heappop(self._later)[2]()
-        for cable in self.stage.cable.values():
-            cable.set("pass")
+        for name in self.stage.cable:
+            self.stage.join(name)
         self.stage.down.clear()
         self.stage.supervise()
 
@@ -229,12 +229,16 @@ class Nemesis:
             os.kill(hook.session, signal.SIGKILL)
 
     def _cable(self, hook: Mark, mode: str, seconds: float, kind: str) -> None:
-        cable = self.stage.cable[hook.executor]
-        fault = self._note(kind, hook.executor, f"{mode} {seconds:.1f} s")
-        cable.set(mode)
+        name = hook.executor
+        where = " namespace" if mode == "silent" and self.stage.is_apart(name) else ""
+        fault = self._note(kind, name, f"{mode}{where} {seconds:.1f} s")
+        if mode == "silent":
+            self.stage.part(name)
+        else:
+            self.stage.cable[name].set(mode)
 
         def heal() -> None:
-            cable.set("pass")
+            self.stage.join(name)
             self.stage.recorder.healed(fault)
 
         self._after(seconds, heal)

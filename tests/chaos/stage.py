@@ -11,6 +11,7 @@ import httpx2
 import yaml
 
 import tests
+from tests.chaos import net
 from tests.chaos.cable import Cable, Cables
 from tests.chaos.record import Recorder
 from tests.rig.postgres import Postgres
@@ -18,6 +19,7 @@ from tests.rig.process import Process
 from tests.rig.serve import MAIN, Rig
 
 WORKERS = ("w1", "w2", "w3")
+APART = "w3"
 SECRET = "chaos-s3cret+/Qz7wKp0"  # noqa: S105 - planted: it must be found nowhere
 BEAT, STALE, RECOVER = 1.0, 5.0, 5.0
 HOOKS = ("deploy", "verify", "rollback")
@@ -42,7 +44,10 @@ class Stage(Rig):
         self.server = server
         self.recorder = recorder
         self.cables = Cables()
-        self.cable = {name: Cable(self.cables, server.port) for name in (MAIN, *WORKERS)}
+        self.net = net.make()
+        self.cable = {
+            name: Cable(self.cables, server.port, host=self.host(name)) for name in (MAIN, *WORKERS)
+        }
         # Nobody may start these again by itself.
         self.down: set[str] = set()
         self.environ: dict[str, Mapping[str, str]] = {}
@@ -56,9 +61,44 @@ class Stage(Rig):
         super().write_config(name)
         file = self.config_file(name)
         written = yaml.safe_load(file.read_text())
-        direct, mine = f":{self.server.port}/", f":{self.cable[name].port}/"
+        direct = f"127.0.0.1:{self.server.port}/"
+        mine = f"{self.host(name)}:{self.cable[name].port}/"
         written["database"]["url"] = self.database_url.replace(direct, mine)
+        written["server"]["metrics_listen"] = self.metrics_url(name).removeprefix("http://")
         file.write_text(yaml.safe_dump(written, sort_keys=False))
+
+    def is_apart(self, name: str) -> bool:
+        """Whether a process has a network of its own."""
+        return self.net is not None and name == APART
+
+    def host(self, name: str) -> str:
+        """Where a process finds this machine."""
+        return self.net.host if self.net is not None and name == APART else "127.0.0.1"
+
+    def metrics_url(self, name: str = MAIN) -> str:
+        """Address of the metrics listener of a process."""
+        found = super().metrics_url(name)
+        if self.net is None or name != APART:
+            return found
+        return found.replace("127.0.0.1", self.net.guest)
+
+    def part(self, name: str) -> None:
+        """Cut a worker off: by its interface where it has one, else by its cable."""
+        if self.net is not None and name == APART:
+            self.net.cut()
+        else:
+            self.cable[name].set("silent")
+
+    def join(self, name: str) -> None:
+        """Let it be reached again."""
+        if self.net is not None and name == APART:
+            self.net.join()
+        self.cable[name].set("pass")
+
+    def command(self, name: str) -> list[str]:
+        """How a process is started: one of the workers in a network of its own."""
+        prefix = self.net.prefix if self.net is not None and name == APART else []
+        return [*prefix, *super().command(name)]
 
     def open(self) -> None:
         """Start everything, with the recorder's triggers in the database."""
@@ -114,6 +154,8 @@ class Stage(Rig):
         """End everything."""
         super().close()
         self.cables.close()
+        if self.net is not None:
+            self.net.close()
 
 
 def configuration(folder: Path) -> dict[str, Any]:

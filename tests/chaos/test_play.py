@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import checkers
+from tests.chaos import checkers, mutants
 from tests.chaos.checkers_words import ends
 from tests.chaos.play import Play, perform
 
@@ -39,3 +39,15 @@ def test_ten_seeds_of_six_minutes(seed: int, tmp_path: Path) -> None:
     result.history.write(tmp_path / "history.jsonl")
     assert result.violations == [], f"{result}\nhistory: {tmp_path}"
     assert result.missing == [], str(result)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mutant", mutants.MUTATIONS)
+def test_faults_find_every_mutation(mutant: str, tmp_path: Path) -> None:
+    """By chance, where the interleavings of test_mutations.py find them at once."""
+    for seed in range(301, 306):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        if perform(Play(seed, seconds=120, mutant=mutant), folder).violations:
+            return
+    pytest.fail(f"{mutant} went unnoticed")

@@ -100,7 +100,7 @@ class Rig:
     def start(self, name: str = MAIN, *, wait: bool = True) -> Process:
         """Start a process (again) and wait until it is ready."""
         process = Process(
-            [str(BIN / "manent-server"), "serve", *self._options[name]],
+            self.command(name),
             log=self.folder / f"{name}.log",
             environ={
                 **self._environ,
@@ -112,6 +112,10 @@ class Rig:
         if wait:
             until(lambda: self.is_ready(name), what=f"{name} ready", limit=_READY_LIMIT)
         return process
+
+    def command(self, name: str) -> list[str]:
+        """How a process is started."""
+        return [str(BIN / "manent-server"), "serve", *self._options[name]]
 
     def start_worker(
         self,
