@@ -1,6 +1,7 @@
 """A worker is killed before a database statement of a deploy; whichever it is, nothing is lost."""
 
 import random
+import time
 from pathlib import Path
 
 import httpx2
@@ -12,19 +13,19 @@ from tests.rig.ledger import Ledger
 from tests.rig.process import until
 from tests.rig.serve import ENDED, Rig
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 SEED = 20_261
 POINTS = 6
 # More than any deploy here sends: the last points lie behind its end.
-STATEMENTS = 110
-_STEPS = [("deploy", "a"), ("verify", "a"), ("deploy", "b"), ("verify", "b")]
+STATEMENTS = 70
+_STEPS = [("deploy", "a"), ("verify", "a")]
 
 
 def start(start_rig: StartRig, url: str, folder: Path) -> Rig:
     """A server that dies when told to, as fast to come back as the rules allow."""
     ledger = Ledger(folder)
-    walk = {"targets": ("a", "b"), "waves": [1, "rest"], "hooks": ("deploy", "verify", "rollback")}
+    walk = {"targets": ("a",), "hooks": ("deploy", "verify", "rollback")}
     config = {
         "recovery": {"heartbeat_interval": "300ms", "stale_after": "1s"},
         "applications": {"walk": ledger.application(**walk)},
@@ -57,6 +58,7 @@ def die_at(rig: Rig, statement: int) -> str:
 def _is_over(rig: Rig, deploy: str) -> bool:
     if not rig.process().is_running():
         return True
+    time.sleep(0.1)
     state: str = rig.http("GET", f"/deploys/{deploy}").json()["state"]
     return state in ENDED
 
