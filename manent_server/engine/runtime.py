@@ -5,12 +5,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from dbos import DBOS, DBOSConfig, WorkflowSerializationFormat
 
 from manent_server.engine.dispatch import APPLICATION, WORKFLOW
 from manent_server.engine.identity import Identity
 from manent_server.store.engine import Engines
+from manent_server.store.repeat import Outages, never, until_answered
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +43,23 @@ class Runtime:
         self._active = 0
         self._changed = threading.Condition()
 
-    def launch(self) -> None:
-        """Take from the queues from now on.
+    def launch(self, *, stop: Callable[[], bool] = never) -> None:
+        """Take from the queues from now on, as soon as the database answers.
 
         The engine's recovery at launch finds nothing: no earlier start had this id.
+
+        Args:
+            stop: Asked before each further try.
+
+        Raises:
+            Unavailable: `stop` said so.
         """
+        outages = Outages(self._engines.url)
+        until_answered(self._launch, outages, patience=None, stop=stop)
+        for name in self._pools.names:
+            until_answered(partial(self._queue, name), outages, patience=None, stop=stop)
+
+    def _launch(self) -> None:
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_engine": self._engines.dbos,
@@ -59,9 +73,12 @@ class Runtime:
         DBOS(config=config)
         self._register()
         DBOS.listen_queues(list(self._pools.names))
-        DBOS.launch()
-        for name in self._pools.names:
-            self._queue(name)
+        try:
+            DBOS.launch()
+        except BaseException:
+            # A launch that failed half way is not to be repeated; a new one is.
+            DBOS.destroy(destroy_registry=True)
+            raise
 
     def _register(self) -> None:
         journey = self._journey

@@ -43,6 +43,7 @@ class Crew:
 
         Raises:
             StartRefused: Another process works under this id.
+            Unavailable: The process is to end.
         """
         self.shop.runner.start()
         resumed = self.start.take(wait)
@@ -53,7 +54,7 @@ class Crew:
             _log.info("deploy %s was left by an earlier start and is dispatched anew", deploy)
         self.heartbeat.start()
         self.watch.start()
-        self.runtime.launch()
+        self.runtime.launch(stop=lambda: wait(timedelta(0)))
         self.watcher.start()
 
     def running(self) -> int:

@@ -1,7 +1,7 @@
 """What became of rows, as committed transactions left them: I2, I5, I6, I7, I13, I17."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tests.chaos.checker import checker
@@ -9,6 +9,8 @@ from tests.chaos.history import ACTING, ENDED, Change, History
 
 # From the signal to the moment nothing is dequeued any more, on a busy machine.
 _SIGNAL = 2.0
+# How long a transaction that frees a place may take to commit.
+_COMMIT = 2.0
 _FINAL = ("state", "outcome", "epoch", "ended_at")
 # Drained, "restart me", killed by us, told to end before it could listen, or told so twice.
 _EXITS = frozenset({0, 75, -9, -15, 128 + 15})
@@ -127,6 +129,7 @@ def admission_in_order(history: History) -> Iterator[str]:
     """Nobody is given a place while somebody before him could have it."""
     waiting: dict[str, Row] = {}
     places: dict[tuple[str, str], str] = {}
+    freed: dict[tuple[str, str], float] = {}
     for change in history.of("deploys", "slots"):
         row = change.row
         if change.table == "deploys":
@@ -139,15 +142,21 @@ def admission_in_order(history: History) -> Iterator[str]:
         place = (row["environment"], row["application"])
         if change.is_deletion:
             places.pop(place, None)
+            freed[place] = change.at
             continue
         if place in places:
             yield f"{place} was given to {row['deploy']} while {places[place]} had it"
-        yield from _passed_over(row, waiting, places)
+        # A place is free to others only when the transaction that freed it has committed.
+        recent = {place for place, at in freed.items() if at > change.at - _COMMIT}
+        yield from _passed_over(row, waiting, places, recent)
         places[place] = row["deploy"]
 
 
 def _passed_over(
-    slot: Row, waiting: Mapping[str, Row], places: Mapping[tuple[str, str], str]
+    slot: Row,
+    waiting: Mapping[str, Row],
+    places: Mapping[tuple[str, str], str],
+    recent: Collection[tuple[str, str]],
 ) -> Iterator[str]:
     taken = waiting.get(slot["deploy"])
     if taken is None:
@@ -156,7 +165,8 @@ def _passed_over(
     holders = set(places.values())
     for row in waiting.values():
         is_before = (row["priority"], row["ticket"]) < (taken["priority"], taken["ticket"])
-        could = (row["environment"], row["application"]) not in places and row["id"] not in holders
+        place = (row["environment"], row["application"])
+        could = place not in places and place not in recent and row["id"] not in holders
         if is_before and could and row["environment"] == slot["environment"]:
             yield f"{row['id']} was passed over by {taken['id']} in {slot['environment']}"
 

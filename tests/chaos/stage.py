@@ -199,7 +199,7 @@ def mutated(mutant: str) -> dict[str, str]:
 
 def auto_recovery() -> dict[str, str]:
     """As fast as the rules allow with a beat of a second."""
-    if not Path(tests.__file__).parents[1].joinpath("manent_server/recovery/takeover.py").exists():
+    if not Path(tests.__file__).parents[1].joinpath("manent_server/recovery/watcher.py").exists():
         return {}
     return {"auto_recover_after": f"{RECOVER:g}s"}
 
