@@ -30,6 +30,10 @@ class Logs(Options):
     after: Annotated[
         int, typer.Option(metavar="NUMBER", min=0, help="Only lines after this sequence number.")
     ] = 0
+    tail: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, help="Begin so many lines before the end."),
+    ] = None
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Put time and step before each line.")
     ] = False
@@ -41,8 +45,9 @@ def logs(session: Session, given: Logs) -> None:
     path = f"/deploys/{segment(find(session, address(given.id))['id'])}/logs"
     if given.follow and session.form in {"json", "yaml"}:
         raise BadUsage(f"a log that grows is no {session.form} document", next="use -o jsonl")
+    after = given.after if given.tail is None else _before_end(session, path, given)
     read = _followed if given.follow else _stored
-    items = read(session, path, given.after)
+    items = read(session, path, after)
     if session.form in {"json", "yaml"}:
         session.output.document({"items": list(items)})
         return
@@ -50,6 +55,14 @@ def logs(session: Session, given: Logs) -> None:
         session.output.write(_line(session, item, timestamps=given.timestamps))
         if session.output.is_closed:
             return
+
+
+def _before_end(session: Session, path: str, given: Logs) -> int:
+    """After which line the last ones asked for begin."""
+    query = {"after": given.after, "tail": given.tail, "limit": 1}
+    page = session.client.get(path, query)
+    items = page["items"]
+    return int(items[0]["sequence"]) - 1 if items else int(page["next"] or given.after)
 
 
 def _line(session: Session, item: Any, *, timestamps: bool) -> str:

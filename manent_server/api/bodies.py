@@ -196,6 +196,9 @@ class LogQuery(Parameters):
     """Which lines of a log to read."""
 
     after: After = Field(default=0, description="Lines with a higher sequence only.")
+    tail: After | None = Field(
+        default=None, description="Begin so many lines before the end there is now."
+    )
     limit: Limit = 500
 
 

@@ -72,11 +72,14 @@ async def logs(
     """The log: lines after `after`, or a stream of them until the deploy has ended."""
     if _EVENTS not in request.headers.get("accept", "").lower():
         page = await anyio.to_thread.run_sync(
-            lambda: asked.calls.log(asked.desk, address, after=query.after, limit=query.limit)
+            lambda: asked.calls.log(
+                asked.desk, address, after=query.after, limit=query.limit, tail=query.tail
+            )
         )
-        return fitted(page, query.after)
+        return fitted(page, page["next"] or query.after)
     after = query.after if last_event_id is None else _sequence(last_event_id)
     watcher = Watcher(asked, address, request, after=after)
+    watcher.tail = query.tail if last_event_id is None else None
     return await watcher.response()
 
 
@@ -104,6 +107,7 @@ class Watcher:
         self._asked = asked
         self._address = address
         self._after = after
+        self.tail: int | None = None
         self._token = request.state.token
         self._request_id = request.state.request_id
         self._shared: Watching = request.app.state.watching
@@ -170,10 +174,13 @@ class Watcher:
         self._signed_in_at = now
 
     async def _read(self) -> Mapping[str, Any]:
-        after = self._after
+        after, tail, self.tail = self._after, self.tail, None
         page = await self._thread(
-            lambda desk: self._asked.calls.log(desk, self._address, after=after, limit=500)
+            lambda desk: self._asked.calls.log(
+                desk, self._address, after=after, limit=500, tail=tail
+            )
         )
+        self._after = max(after, page["next"] or 0) if not page["items"] else after
         return fitted(page, after)
 
     async def _deploy(self) -> Any:

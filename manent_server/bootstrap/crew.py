@@ -32,10 +32,10 @@ def watch_executors(house: House, desk: Desk) -> None:
     )
 
 
-def build(house: House, on_lost: Callable[[], None]) -> Crew:
-    """The worker of this process."""
+def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
+    """The worker of this process, which runs deploys of one workflow version."""
     settings = house.settings
-    identity = identify(settings.executor_id)
+    identity = identify(settings.executor_id, version=version)
     # Two workers may share the folder: each keeps its own part of it.
     workdir = settings.worker.workdir.resolve() / identity.executor
     runner = Runner(

@@ -112,16 +112,32 @@ def serve(
     *,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Run no deploys here.")] = False,
     no_api: Annotated[bool, typer.Option("--no-api", help="Answer no requests here.")] = False,
+    only_version: Annotated[
+        str | None,
+        typer.Option(
+            "--only-version",
+            metavar="VERSION",
+            help="Run only deploys of this workflow version here, such as an older build left.",
+        ),
+    ] = None,
 ) -> None:
     """Answer requests and run deploys until told to end."""
     from manent_server.bootstrap import house
     from manent_server.cli.serving import Service
+    from manent_server.engine.version import WORKFLOW_VERSION, demand
+
+    if only_version is not None and no_worker:
+        raise ConfigurationError(
+            "--no-worker runs no deploys, --only-version some", next="give one of the two"
+        )
+    version = WORKFLOW_VERSION if only_version is None else demand(only_version)
 
     gc.freeze()
     gc.enable()
     house.demand_environment(os.environ)  # noqa: TID251 - the door
     opened = house.open_house(_path(config), os.environ)  # noqa: TID251 - the door
-    code = _run(Service(opened, has_api=not no_api, has_worker=not no_worker))
+    runs = None if no_worker else version
+    code = _run(Service(opened, has_api=not no_api, runs=runs))
     sys.stdout.flush()
     sys.stderr.flush()
     # The engine's threads would keep the process alive; everything of ours has ended.

@@ -27,12 +27,18 @@ _STOP = timedelta(seconds=5)
 
 
 class Service:
-    """One `serve` process, from its first listener to its exit code."""
+    """One `serve` process, from its first listener to its exit code.
 
-    def __init__(self, house: House, *, has_api: bool, has_worker: bool) -> None:
+    Args:
+        house: What it stands on.
+        has_api: Whether it answers requests.
+        runs: The workflow version its worker runs; None for no worker.
+    """
+
+    def __init__(self, house: House, *, has_api: bool, runs: str | None) -> None:
         self._house = house
         self._has_api = has_api
-        self._has_worker = has_worker
+        self._runs = runs
         self._switches = Switches()
         self._crew: Crew | None = None
         self._desk = house.desk(self._report)
@@ -85,8 +91,8 @@ class Service:
             if self._switches.is_ended:
                 return 0
             raise
-        if self._has_worker:
-            crew = crews.build(self._house, self._switches.lose)
+        if self._runs is not None:
+            crew = crews.build(self._house, self._switches.lose, version=self._runs)
             try:
                 crew.begin(self._switches.wait)
             except Unavailable:

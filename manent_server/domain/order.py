@@ -47,7 +47,8 @@ class Order:
     """Everything a worker needs to know of a deploy, decided when it was accepted.
 
     `hooks` are those the plugin offered then; with `current_configuration` a rollback takes
-    today's configuration instead of that of the deploy it goes back to; `targets` map a name to
+    today's configuration instead of that of the deploy it goes back to; with `follows_live` its
+    version is the one that is live when its turn comes; `targets` map a name to
     the plugin's options, secrets as references; `waves` name the targets in the order in which
     they are visited.
     """
@@ -62,6 +63,7 @@ class Order:
     retry: Retry
     automatic_rollback: bool
     current_configuration: bool = False
+    follows_live: bool = False
     shape: int = SHAPE
 
 
@@ -92,6 +94,7 @@ def dump(order: Order) -> dict[str, Any]:
         },
         "automatic_rollback": order.automatic_rollback,
         "current_configuration": order.current_configuration,
+        "follows_live": order.follows_live,
     }
 
 
@@ -127,6 +130,7 @@ def load(body: Mapping[str, Any]) -> Order:
         ),
         automatic_rollback=body["automatic_rollback"],
         current_configuration=body["current_configuration"],
+        follows_live=body.get("follows_live", False),
     )
 
 

@@ -7,6 +7,7 @@ deploys in flight need a worker of the old one. The build is the package's own v
 from collections.abc import Iterable
 from importlib import metadata
 
+from manent_server.domain.errors import ConfigurationError
 from manent_server.store.workers import Executor
 
 WORKFLOW_VERSION = "0.1.0"
@@ -22,6 +23,22 @@ def build() -> str:
 def versions() -> tuple[str, ...]:
     """The workflow versions this build can run, the newest last."""
     return tuple(sorted(_SHAPES, key=_parts))
+
+
+def demand(version: str) -> str:
+    """The version, if this build can run deploys by it.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    if version not in _SHAPES:
+        shown = version.encode("unicode_escape").decode("ascii")[:40]
+        raise ConfigurationError(
+            f"this build ({build()}) cannot run workflow version {shown}",
+            code="version_unknown",
+            next=f"start a build that can; this one runs {', '.join(versions())}",
+        )
+    return version
 
 
 def knows_shape(version: str, shape: int) -> bool:

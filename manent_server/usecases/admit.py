@@ -19,6 +19,7 @@ from manent_server.store.queue import Environment
 from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.workers import Executor
+from manent_server.usecases import live as lives
 
 _log = logging.getLogger(__name__)
 _BATCH = 200
@@ -138,6 +139,7 @@ class Admission:
             return False
         if row.blocked is not None:
             deploys.update(tx, row.id, blocked=None)
+        _follow_live(tx, row)
         queue.take_slot(tx, row, place=berth.place, at=hall.at)
         self._dispatcher.dispatch(tx, row.id, version=berth.version)
         return True
@@ -157,6 +159,18 @@ class Admission:
             return False
         ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=later)
         return closing.close(tx, ending)
+
+
+def _follow_live(tx: Transaction, row: Deploy) -> None:
+    """A redeploy that named no version brings what is live now that its turn has come."""
+    if not row.order_body.get("follows_live"):
+        return
+    live = lives.read(tx, row.application, row.environment)
+    if live is None or (live.version, live.sha256) == (row.version, row.sha256):
+        return
+    words = f"brings {live.version}, live since deploy {live.deploy}, in place of {row.version}"
+    warnings = [*(row.warnings or ()), words] if live.version != row.version else row.warnings
+    deploys.update(tx, row.id, version=live.version, sha256=live.sha256, warnings=warnings)
 
 
 def _moves(hall: _Hall, row: Deploy) -> bool:

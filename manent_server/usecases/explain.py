@@ -161,7 +161,18 @@ def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] |
         has_stopped = worker.stopped_at is not None
         place += ", a worker that has stopped," if has_stopped else f", silent since {seen},"
         free = _freed_by(worker.id, row.id)
+    elif worker is not None and not steps:
+        doing = _lacks_place(tx, desk, row, worker)
     return f"{row.phase}{place}" + (f": {doing}" if doing else "") + free
+
+
+def _lacks_place(tx: Transaction, desk: Desk, row: Deploy, worker: Executor) -> str:
+    """Its next hook waits for one of its worker's hook processes, as far as the rows say."""
+    places = desk.settings().worker.hook_processes
+    at_work = work.open_attempts(tx, executor=worker.id)
+    if len(at_work) < places or any(attempt.deploy == row.id for attempt in at_work):
+        return ""
+    return f"waits for a hook place: all {places} (worker.hook_processes) are busy"
 
 
 def _freed_by(executor: str | None, deploy: str) -> str:

@@ -128,10 +128,22 @@ def attempts(desk: Desk, address: str) -> dict[str, Any]:
         return {"items": [view.attempt(attempt) for attempt in work.read_attempts(tx, row.id)]}
 
 
-def log(desk: Desk, address: str, *, after: int = 0, limit: int = 1000) -> dict[str, Any]:
-    """Lines after a number; `next` is what to ask after, `ended` that none will follow."""
+def log(
+    desk: Desk, address: str, *, after: int = 0, limit: int = 1000, tail: int | None = None
+) -> dict[str, Any]:
+    """Lines after a number; `next` is what to ask after, `ended` that none will follow.
+
+    Args:
+        desk: The collaborators.
+        address: The deploy.
+        after: Only lines with a higher number.
+        limit: At most so many.
+        tail: Begin so many lines before the end there is now.
+    """
     with desk.store.read() as tx:
         row = finding.by_address(tx, address)
+        if tail is not None:
+            after = max(after, row.log_next - 1 - tail)
         lines = logs.read(tx, row.id, after=after, limit=limit, size=_LOG_CHARACTERS)
     last = lines[-1].sequence if lines else after
     return {

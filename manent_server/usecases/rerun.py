@@ -149,7 +149,8 @@ def _draft(desk: Desk, old: Deploy, request: RerunRequest, caller: Caller) -> Dr
         environment=_environment(desk, old),
         kind=Kind(old.kind),
         version=old.version,
-        order=order,
+        # Its version was found when its turn came: the rerun brings that one.
+        order=replace(order, follows_live=False),
         caller=caller,
         sha256=old.sha256,
         reason=request.reason or old.reason,

@@ -10,6 +10,7 @@ from manent_server.domain.errors import Conflict, Invalid
 from manent_server.store import deploys
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import inspect, once
+from manent_server.usecases import live as lives
 from manent_server.usecases.accept import (
     DEFAULT_PRIORITY,
     Draft,
@@ -117,15 +118,17 @@ def _check(request: DeployRequest) -> None:
 
 
 def _as_live(tx: Transaction, draft: Draft) -> Draft:
-    """A redeploy takes the version that is live, by the digest that was deployed."""
-    live = deploys.last_good(tx, draft.application, draft.environment.name)
+    """A redeploy takes the version that is live, by the digest that was deployed.
+
+    Shown is what is live now; what is live when its turn comes is brought, unless a digest pins
+    it to this one.
+    """
+    live = lives.read(tx, draft.application, draft.environment.name)
     if live is None:
         raise Conflict(
             f"{draft.application} was never deployed to {draft.environment.name}",
             code="nothing_deployed",
             next="deploy a version first",
         )
-    artifacts = (live.prepared or {}).get("artifacts", {}).values()
-    digests = {artifact["sha256"] for artifact in artifacts}
-    pinned = draft.sha256 or (digests.pop() if len(digests) == 1 else None)
-    return replace(draft, version=live.version, sha256=pinned)
+    order = replace(draft.order, follows_live=draft.sha256 is None)
+    return replace(draft, version=live.version, sha256=draft.sha256 or live.sha256, order=order)

@@ -102,3 +102,14 @@ def test_a_reader_that_goes_away_is_no_failure(api, manent):
     assert process.wait(timeout=20) == 0
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+def test_the_end_of_a_long_log_is_jumped_to(api, manent):
+    """B103: jump to end."""
+    lines = [(0.0, "deploy:web-1", str(number)) for number in range(1300)]
+    api.add(replace(ends("SUCCESS", "deployed"), lines=lines))
+    assert manent("logs", "0197-d", "--tail", "3").out.split() == ["1297", "1298", "1299"]
+    assert manent("logs", "-f", "0197-d", "--tail", "2").out.split() == ["1298", "1299"]
+    assert manent("logs", "0197-d", "--tail", "0").out == ""
+    assert [one.query["after"] for one in api.requests("GET", LOGS) if "tail" in one.query]
+    assert manent("logs", "0197-d", "--tail", "5000").out.split()[0] == "0"

@@ -219,6 +219,8 @@ class FakeApi:
             return {"items": list(steps.values()), "next": None}
         if part == "logs":
             after, limit = int(query.get("after", ["0"])[0]), int(query.get("limit", ["500"])[0])
+            if "tail" in query:
+                after = max(after, len(self.lines(name, 0)) - int(query["tail"][0]))
             items = self.lines(name, after)
             ended = self.has_ended(name) and len(items) <= limit
             shown = items[:limit]

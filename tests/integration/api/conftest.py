@@ -123,8 +123,12 @@ class FakeUsecases:
             raise NotFound("there is no such deploy")
         return {**DEPLOY, **self.more, "state": "SUCCESS" if self.has_ended else "PENDING"}
 
-    def _log(self, address: str, *, after: int, limit: int) -> dict[str, Any]:
+    def _log(
+        self, address: str, *, after: int, limit: int, tail: int | None = None
+    ) -> dict[str, Any]:
         self._deploy(address)
+        if tail is not None:
+            after = max(after, len(self.lines) - tail)
         items = [line for line in self.lines if line["sequence"] > after][:limit]
         return {"items": items, "next": None, "ended": self.has_ended}
 

@@ -63,7 +63,7 @@ def test_a_page_holds_the_lines_after(client: TestClient, fake: FakeUsecases) ->
 
     assert [item["sequence"] for item in page["items"]] == [4, 5, 6, 7]
     assert page["next"] == 7
-    assert fake.last()[2] == {"after": 3, "limit": 4}
+    assert fake.last()[2] == {"after": 3, "limit": 4, "tail": None}
 
 
 def test_an_empty_page_keeps_its_place(client: TestClient, fake: FakeUsecases) -> None:
@@ -216,3 +216,14 @@ def test_more_watchers_than_a_process_carries_are_told_to_come_back(
 
     assert answer.status_code == 503
     assert answer.json()["code"] == "too_many_watchers"
+
+
+def test_a_page_may_begin_before_the_end(client: TestClient, fake: FakeUsecases) -> None:
+    """B103: jump to end."""
+    fake.lines = [line(number) for number in range(1, 11)]
+
+    page = client.get(f"{URL}?tail=2").json()
+
+    assert [item["sequence"] for item in page["items"]] == [9, 10]
+    stream = client.get(f"{URL}?tail=1", headers={"Accept": "text/event-stream"}).text
+    assert [text for text in stream.splitlines() if text.startswith("id:")] == ["id: 10"]

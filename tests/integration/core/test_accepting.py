@@ -19,7 +19,7 @@ from manent_server.domain.errors import (
     NotFound,
     Refused,
 )
-from manent_server.store import records
+from manent_server.store import queue, records
 from manent_server.usecases import lock, roll_back, submit
 from manent_server.usecases.requests import (
     DeployRequest,
@@ -243,3 +243,27 @@ def test_an_expiry_before_the_start_is_refused(core: Core):
     at = core.at() + timedelta(hours=1)
     with pytest.raises(Invalid):
         core.submit(not_before=at, not_after=at)
+
+
+def succeed(core: Core, deploy: str) -> None:
+    artifacts = {"web": {"url": "file:///x", "sha256": core.deploy(deploy).version * 64}}
+    core.set(deploy, state="SUCCESS", phase=None, prepared={"artifacts": artifacts})
+    with core.store.write() as tx:
+        queue.free_slot(tx, deploy)
+    core.admit()
+
+
+def test_a_redeploy_brings_what_is_live_when_its_turn_comes(core: Core):
+    """A version that is deployed while it waits is not taken back by it."""
+    core.worker()
+    good, running = core.submit(version="1"), core.submit(version="2")
+    succeed(core, good)
+    deploy = ask(core, DeployRequest("shop", "staging", None, kind="redeploy"))["id"]
+    named = core.submit("shop", "staging", "1", kind="redeploy")
+    assert (core.deploy(deploy).version, core.deploy(deploy).phase) == ("1", "queued")
+    succeed(core, running)
+    row = core.deploy(deploy)
+    assert core.slots() == [deploy]
+    assert (row.version, row.sha256) == ("2", "2" * 64)
+    assert row.warnings == [f"brings 2, live since deploy {running}, in place of 1"]
+    assert core.deploy(named).version == "1"

@@ -2,12 +2,14 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 
 from manent_server.domain.errors import Invalid, NotFound
-from manent_server.store import finding
+from manent_server.store import finding, logs
 from manent_server.store.finding import Page
+from manent_server.store.logs import Chunk, Origin
 from manent_server.usecases import explain, health, inspect
 from manent_server.usecases.requests import DeployFilter
 from tests.integration.core.running import Running
@@ -182,3 +184,34 @@ def test_a_list_of_an_unknown_place_is_refused_not_empty(core: Core, wanted: dic
     assert "did you mean" in (refused.value.next or "")
     with pytest.raises(NotFound, match="there is no"):
         inspect.inventory(core.desk, **wanted)
+
+
+def test_a_log_is_read_from_its_end(core: Core):
+    """B103: jump to end."""
+    deploy = core.submit()
+    lines = "\n".join(str(number) for number in range(1, 101))
+    chunk = Chunk(core.at(), Origin("deploy:web", 1, "out", None, "w1"), lines)
+    with core.store.write() as tx:
+        logs.append(tx, deploy, None, [chunk, chunk])
+
+    def last(count: int, **more: int) -> list[int]:
+        page = inspect.log(core.desk, deploy, tail=count, **more)
+        return [line["sequence"] for line in page["items"]]
+
+    assert last(3) == [198, 199, 200]
+    assert last(150)[0] == 51
+    assert last(999)[0] == 1
+    assert last(3, after=199) == [200]
+    assert inspect.log(core.desk, deploy, tail=0) == {"items": [], "next": 200, "ended": False}
+
+
+def test_explain_names_the_hook_place_that_is_missing(core: Core):
+    running = Running(core)
+    waiting = running.begin(core.submit("mail", "production")).id
+    places = replace(core.settings.worker, hook_processes=1)
+    core.settings = replace(core.settings, worker=places)
+    assert "hook place" not in summary(core, waiting)
+    assert running.hand_out(running.errand()).refusal is None
+    said = summary(core, waiting)
+    assert said.endswith("on w1: waits for a hook place: all 1 (worker.hook_processes) are busy")
+    assert "hook place" not in summary(core, running.deploy.id)

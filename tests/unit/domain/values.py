@@ -81,4 +81,5 @@ def orders(draw: st.DrawFn) -> Order:
         retry=draw(retries),
         automatic_rollback=draw(st.booleans()),
         current_configuration=draw(st.booleans()),
+        follows_live=draw(st.booleans()),
     )

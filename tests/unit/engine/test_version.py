@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from manent_server.domain.errors import ConfigurationError
 from manent_server.engine import version as versions
 from manent_server.engine.version import WORKFLOW_VERSION
 from manent_server.store.workers import Executor
@@ -45,3 +46,10 @@ def test_only_a_worker_of_its_version_goes_on_with_a_deploy():
     assert versions.can_resume("0.2.0", crew)
     assert not versions.can_resume("0.1.0", crew)
     assert versions.can_resume(None, [])
+
+
+def test_a_build_runs_no_version_it_does_not_know():
+    assert versions.demand(WORKFLOW_VERSION) == WORKFLOW_VERSION
+    with pytest.raises(ConfigurationError, match=r"cannot run workflow version 0\.0\.9") as refused:
+        versions.demand("0.0.9")
+    assert WORKFLOW_VERSION in refused.value.next
