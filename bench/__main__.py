@@ -1,7 +1,7 @@
 """`make bench [BENCH_JSON=file]`: all figures in one run, a table and a JSON file.
 
 `python -m bench --quick` measures little, to see that it works; `--only NAME` (more than once)
-measures some: deploys, throughput, hook, lines, start, idle, restart.
+measures some: deploys, throughput, hook, lines, start, idle, restart, takeover, pending.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import deploys, history, hooks, idle, lines, machine, report, restart, starts
+from bench import deploys, history, hooks, idle, lines, machine, report, restart, starts, takeover
 from bench.report import Figure
 from bench.sides import Bare, Ours
 from bench.size import QUICK, Size
@@ -33,6 +33,8 @@ PARTS: Mapping[str, Part] = {
     "lines": lambda ours, _, __, size: lines.kept_and_discarded(ours, size),
     "idle": lambda ours, bare, _, size: idle.of_both(ours, bare, size),
     "restart": lambda ours, _, __, size: restart.of_a_killed_worker(ours, size),
+    "pending": lambda _, __, folder, size: takeover.of_many_deploys(folder / "p", _DURABLE, size),
+    "takeover": lambda ours, _, __, size: takeover.of_killed_workers(ours, size),
 }
 
 

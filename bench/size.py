@@ -18,10 +18,13 @@ class Size:
     starts: int = 25
     idle: float = 20.0
     restarts: int = 3
+    kills: int = 20
+    takeovers: int = 7
+    pending: int = 500
     seed: int = 1
 
 
 QUICK = Size(
     pairs=3, deploys=3, burst=12, hooks=10, lines=20_000, line_pairs=2, starts=5, idle=3.0,
-    restarts=1,
+    restarts=1, kills=2, takeovers=3,
 )  # fmt: skip

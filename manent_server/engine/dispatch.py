@@ -1,5 +1,6 @@
 """Dispatch: hand a deploy to the engine's queue, in the transaction that decides it."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -75,6 +76,37 @@ class Dispatcher:
         number, pool, stamped = self._next(
             tx, deploy, state=state, phase=phase, stamp=version or self._stamp(tx, deploy)
         )
+        self._enqueue(tx, deploy, number, pool=pool, version=stamped)
+        return number
+
+    def dispatch_interrupted(self, tx: Transaction, rows: Sequence[Deploy]) -> None:
+        """Start deploys anew that have run: all at once, each by the version it began with.
+
+        Args:
+            tx: The deciding transaction, which holds their locks.
+            rows: As they stand under those locks, live.
+        """
+        at = tx.now()
+        fresh = deploys.next_epochs(tx, len(rows))
+        common = {
+            "dispatched_at": at,
+            "executor": None,
+            "incarnation": None,
+            "state": State.ENQUEUED,
+            "phase": Phase.INTERRUPTED,
+        }
+        changes = {
+            row.id: {**common, "dispatch": row.dispatch + 1, "epoch": epoch}
+            for row, epoch in zip(rows, fresh, strict=True)
+        }
+        deploys.update_each(tx, changes)
+        for row in rows:
+            version = row.workflow_version or WORKFLOW_VERSION
+            self._enqueue(tx, row.id, row.dispatch + 1, pool=row.pool, version=version)
+
+    def _enqueue(
+        self, tx: Transaction, deploy: str, number: int, *, pool: str, version: str
+    ) -> None:
         client = self.client
         from dbos import WorkflowSerializationFormat  # noqa: PLC0415 - loaded by the client
 
@@ -83,12 +115,11 @@ class Dispatcher:
             "queue_name": pool,
             "workflow_id": workflow_id(deploy, number),
             "workflow_id_reuse_policy": "reject",
-            "app_version": stamped,
+            "app_version": version,
             "application_name": APPLICATION,
             "serialization_type": WorkflowSerializationFormat.PORTABLE,
         }
         client.enqueue_in_transaction(tx.connection, options, deploy, number)
-        return number
 
     def _stamp(self, tx: Transaction, deploy: str) -> str:
         """The newest version a live worker of the pool can run it by, if it never ran."""

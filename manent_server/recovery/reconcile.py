@@ -24,7 +24,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor
-from manent_server.usecases import cancel, recover
+from manent_server.usecases import cancel, put_back, vouch
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import OFFERED_AGAIN
 
@@ -177,23 +177,23 @@ class Reconciler:
         def repair(tx: Transaction) -> bool:
             # A row that somebody holds is the next round's: it must keep no other waiting.
             row = next(iter(deploys.lock_free(tx, [finding.deploy.id])), None)
-            if row is None or not recover.is_still(row, finding.deploy):
+            if row is None or not put_back.is_still(row, finding.deploy):
                 return False
             if row.executor is not None and not self._is_free(tx, row):
                 return False
-            recover.put_back(tx, self.desk, row, words=f"dispatched anew: {finding.reason}")
+            put_back.put_back(tx, self.desk, [row], words=f"dispatched anew: {finding.reason}")
             return True
 
         return self.desk.store.once(repair)
 
     def _is_free(self, tx: Transaction, row: Deploy) -> bool:
         """Whether a live worker can go on; a person's claim ends what no lease ends."""
-        if not recover.is_resumable(tx, self.desk, row):
+        if not put_back.is_resumable(tx, self.desk, row):
             self._say_once(row, f"waits for a worker of version {row.workflow_version}")
             return False
         owner = workers.read(tx, row.executor or "")
-        if owner is not None and recover.is_word(owner.recovered_by):
-            recover.end_left(tx, self.desk, row, by=str(owner.recovered_by))
+        if owner is not None and vouch.is_word(owner.recovered_by):
+            vouch.end_left(tx, self.desk, row, by=str(owner.recovered_by))
         return True
 
     def _conclude_cancelled(self) -> None:

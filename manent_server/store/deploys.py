@@ -225,6 +225,34 @@ def next_epoch(tx: Transaction) -> int:
     return int(tx.connection.execute(sa.select(epochs().next_value())).scalar_one())
 
 
+def next_epochs(tx: Transaction, count: int) -> list[int]:
+    """As many values of that sequence."""
+    if tx.dialect == "sqlite":
+        return [next_epoch(tx) for _ in range(count)]
+    rows = sa.select(epochs().next_value()).select_from(sa.func.generate_series(1, count))
+    return [int(value) for value in tx.connection.execute(rows).scalars()]
+
+
+def update_each(tx: Transaction, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Change several live deploys whose rows are locked, each in its own way.
+
+    Args:
+        tx: The transaction that holds their locks.
+        changes: By id, values for the same columns.
+    """
+    d = tx.tables.deploys
+    rows = [{"which": deploy, **clean(dict(values))} for deploy, values in changes.items()]
+    if not rows:
+        return
+    named: dict[str, Any] = {name: sa.bindparam(name) for name in rows[0] if name != "which"}
+    tx.connection.execute(
+        sa.update(d)
+        .where(d.c.id == sa.bindparam("which"), d.c.ended_at.is_(None))
+        .values(**named, revision=d.c.revision + 1),
+        rows,
+    )
+
+
 def live(tx: Transaction, *, application: str | None = None) -> list[Deploy]:
     """Every deploy that has not ended, the oldest first."""
     d = tx.tables.deploys

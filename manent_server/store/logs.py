@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from manent_server.store.clean import text
+from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
 
@@ -97,6 +98,21 @@ def next_number(tx: Transaction, deploy: str) -> int | None:
     """The number the next line of a deploy will get; None for a deploy that is not there."""
     d = tx.tables.deploys
     return tx.connection.execute(sa.select(d.c.log_next).where(d.c.id == deploy)).scalar()
+
+
+def append_to_each(tx: Transaction, rows: Sequence[Deploy], origin: Origin, line: str) -> None:
+    """Write one line to the logs of several deploys whose rows are locked."""
+    at = tx.now()
+    d = tx.tables.deploys
+    tx.connection.execute(
+        sa.update(d)
+        .where(d.c.id.in_([row.id for row in rows]))
+        .values(log_next=d.c.log_next + 1, log_bytes=d.c.log_bytes + len(line))
+    )
+    chunk = Chunk(at, origin, line)
+    tx.connection.execute(
+        tx.tables.logs.insert(), [_row(row.id, row.log_next, chunk, 1) for row in rows]
+    )
 
 
 def _row(deploy: str, sequence: int, chunk: Chunk, count: int) -> dict[str, Any]:

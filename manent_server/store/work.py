@@ -239,6 +239,19 @@ def end_lost(
     return update_attempt(tx, attempt, ended_at=tx.now(), result=result, died=known, error=error)
 
 
+def end_all_lost(tx: Transaction, attempts: Iterable[str], *, died: bool, message: str) -> None:
+    """End open attempts that began, all for one reason; `end_lost` says more."""
+    a = tx.tables.attempts
+    values = {
+        "ended_at": tx.now(),
+        "result": "interrupted",
+        "error": clean({"code": "interrupted", "message": message}),
+        "died": sa.func.coalesce(a.c.died, died),
+    }
+    wanted = (a.c.id.in_(list(attempts)), a.c.ended_at.is_(None))
+    tx.connection.execute(sa.update(a).where(*wanted).values(values))
+
+
 def spare(tx: Transaction, incarnation: str) -> None:
     """A start of a worker that was taken for dead lives: its attempts count for no death."""
     a = tx.tables.attempts

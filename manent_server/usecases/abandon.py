@@ -15,7 +15,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt
-from manent_server.usecases import inspect, once, recover, view
+from manent_server.usecases import inspect, once, view, vouch
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import AbandonRequest, IdempotencyKey
 
@@ -64,7 +64,7 @@ def _abandon(
     _demand_patience(tx, row)
     left = _open(tx, row)
     ended = (
-        _end(tx, left, caller) if request.force else recover.end_left(tx, desk, row, by=caller.name)
+        _end(tx, left, caller) if request.force else vouch.end_left(tx, desk, row, by=caller.name)
     )
     over = {attempt.id for attempt in ended}
     words = _words(row, caller, ended, [attempt for attempt in left if attempt.id not in over])
@@ -115,7 +115,7 @@ def _open(tx: Transaction, row: Deploy) -> list[Attempt]:
 def _end(tx: Transaction, attempts: Sequence[Attempt], caller: Caller) -> list[Attempt]:
     for attempt in attempts:
         owner = workers.read(tx, attempt.executor)
-        recover.end_on_word(tx, attempt, owner, by=caller.name)
+        vouch.end_on_word(tx, [attempt], owner, by=caller.name)
     return list(attempts)
 
 

@@ -12,7 +12,7 @@ from manent_server.store import deploys, finding, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import executors, inspect, once, recover
+from manent_server.usecases import executors, inspect, once, vouch
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import CancelRequest, IdempotencyKey
 
@@ -87,7 +87,7 @@ def _conclude_unowned(tx: Transaction, desk: Desk, row: Deploy, caller: Caller) 
 
     What its leases keep busy is ended by the reconciler of any process, when they are over.
     """
-    ended = recover.end_left(tx, desk, row, by=caller.name)
+    ended = vouch.end_left(tx, desk, row, by=caller.name)
     if ended:
         lost = ", ".join(sorted({attempt.executor for attempt in ended}))
         words = (

@@ -16,20 +16,19 @@ from manent_server.domain import access
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Phase
 from manent_server.domain.errors import Conflict
-from manent_server.store import deploys, logs, records, work, workers
+from manent_server.store import deploys, records, work, workers
 from manent_server.store.deploys import Deploy
-from manent_server.store.logs import Chunk, Origin
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt, StepRow
 from manent_server.store.workers import Executor
-from manent_server.usecases import executors, once, view
+from manent_server.usecases import executors, once, put_back, view, vouch
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.executors import Holding
 from manent_server.usecases.requests import IdempotencyKey, RecoverRequest
 
 _log = logging.getLogger(__name__)
-_PERSON = ("user:", "local:")
+_SHOWN = 20
 BUSY = "somebody holds its row now; the next round takes it"
 _FORCE = "--force skips this check: use it only after making sure that it is really down"
 
@@ -54,12 +53,7 @@ class Claim:
     @property
     def is_word(self) -> bool:
         """Whether a person vouches for the end of what the executor ran."""
-        return is_word(self.by)
-
-
-def is_word(recovered_by: str | None) -> bool:
-    """Whether a claim is a person's: ids of executors hold no colon."""
-    return (recovered_by or "").startswith(_PERSON)
+        return vouch.is_word(self.by)
 
 
 def claimant(caller: Caller) -> str:
@@ -160,9 +154,8 @@ def take(tx: Transaction, desk: Desk, claim: Claim, taken: Sequence[Holding]) ->
         raise _recovered(row)
     survey = _survey(tx, desk, claim, taken)
     _end_attempts(tx, claim, row, survey)
-    for found in survey.found:
-        if found.is_free and found.why is None:
-            put_back(tx, desk, found.deploy, words=survey.words)
+    free = [found.deploy for found in survey.found if found.is_free and found.why is None]
+    put_back.put_back(tx, desk, free, words=survey.words)
     answer = survey.answer()
     at = tx.now()
     deeds = [Deed(claim.actor, "executor.recovered", detail=answer, id=claim.id)]
@@ -175,15 +168,6 @@ def _deed(claim: Claim, found: "_Found") -> Deed:
     row = found.deploy
     detail = {"executor": claim.executor, "by": claim.by, "from_step": found.from_step}
     return Deed(claim.actor, "deploy.taken_over", row.id, row.application, row.environment, detail)
-
-
-def put_back(tx: Transaction, desk: Desk, row: Deploy, *, words: str) -> None:
-    """Dispatch a deploy anew whose row is locked; its own log says why."""
-    phase = Phase.DISPATCHED if row.started_at is None else Phase.INTERRUPTED
-    chunk = Chunk(tx.now(), Origin(None, None, "manent", "warning", row.executor), words)
-    logs.append(tx, row.id, None, [chunk])
-    version = row.workflow_version if row.started_at is not None else None
-    desk.dispatcher.dispatch(tx, row.id, phase=phase, version=version)
 
 
 @dataclass(frozen=True)
@@ -277,16 +261,16 @@ def _survey(tx: Transaction, desk: Desk, claim: Claim, taken: Sequence[Holding])
     steps: dict[str, list[StepRow]] = {}
     for step in work.open_steps(tx, wanted):
         steps.setdefault(step.deploy, []).append(step)
-    runs = _running_versions(tx, desk, claim.executor, at)
+    runs = put_back.running_versions(tx, desk, claim.executor, at)
     found = [
         _Found(
             deploy=locked.get(name, wanted[name]),
             from_step=_from_step(wanted[name], steps.get(name, ())),
-            why=_why(wanted[name], runs) if name in locked else BUSY,
+            why=put_back.obstacle(wanted[name], runs) if name in locked else BUSY,
             is_free=name in locked,
         )
         for name in sorted(wanted)
-        if name not in locked or is_still(locked[name], wanted[name])
+        if name not in locked or put_back.is_still(locked[name], wanted[name])
     ]
     since = None if row is None else row.stopped_at or row.heartbeat_at
     return _Survey(
@@ -302,39 +286,6 @@ def _survey(tx: Transaction, desk: Desk, claim: Claim, taken: Sequence[Holding])
 
 def _locked(tx: Transaction, wanted: Mapping[str, Deploy]) -> dict[str, Deploy]:
     return {row.id: row for row in deploys.lock_free(tx, sorted(wanted))}
-
-
-def is_still(now: Deploy, before: Deploy) -> bool:
-    """Whether the deploy is where it was when it was looked at."""
-    return (
-        now.is_live
-        and now.dispatch == before.dispatch
-        and (now.executor, now.incarnation) == (before.executor, before.incarnation)
-    )
-
-
-def _running_versions(
-    tx: Transaction, desk: Desk, without: str | None, at: datetime
-) -> Mapping[str, frozenset[str]]:
-    """By pool, the versions live workers run, without the executor that is taken over from."""
-    stale_after = desk.settings().recovery.stale_after
-    crew = workers.alive(tx, stale_after=stale_after, at=at)
-    return executors.versions([worker for worker in crew if worker.id != without])
-
-
-def _why(row: Deploy, runs: Mapping[str, frozenset[str]]) -> str | None:
-    """What keeps it from being resumed: no live worker runs its version."""
-    versions = runs.get(row.pool, frozenset())
-    if not versions:
-        return f"no live worker takes from pool {row.pool}"
-    if row.started_at is not None and row.workflow_version not in versions:
-        return f"no live worker of pool {row.pool} runs workflow version {row.workflow_version}"
-    return None
-
-
-def is_resumable(tx: Transaction, desk: Desk, row: Deploy) -> bool:
-    """Whether a live worker could go on with it."""
-    return _why(row, _running_versions(tx, desk, None, tx.now())) is None
 
 
 def _from_step(row: Deploy, steps: Sequence[StepRow]) -> str:
@@ -353,46 +304,24 @@ def _ends(claim: Claim, attempt: Attempt) -> bool:
 
 def _end_attempts(tx: Transaction, claim: Claim, row: Executor | None, survey: _Survey) -> None:
     busy = {found.deploy.id for found in survey.found if not found.is_free}
-    for attempt in survey.attempts:
-        if _ends(claim, attempt) and attempt.deploy not in busy:
-            end_on_word(tx, attempt, row, by=claim.by)
-
-
-def end_left(tx: Transaction, desk: Desk, row: Deploy, *, by: str) -> list[Attempt]:
-    """End on a person's word what lost executors left of a deploy and no lease will end.
-
-    Returns:
-        The attempts that were ended.
-    """
-    left = work.open_attempts(tx, place=(row.environment, row.application))
-    mine = [one for one in left if one.deploy == row.id and one.lease_until is None]
-    lost = [one for one in mine if executors.is_gone(tx, desk, one.executor, one.incarnation)]
-    for attempt in lost:
-        end_on_word(tx, attempt, workers.read(tx, attempt.executor), by=by)
-    return lost
-
-
-def end_on_word(tx: Transaction, attempt: Attempt, row: Executor | None, *, by: str) -> None:
-    """End an attempt of a lost executor because a person says that it is down."""
-    its = row is not None and row.incarnation == attempt.incarnation
-    has_stopped = its and row is not None and row.stopped_at is not None
-    message = f"{attempt.executor} is lost; taken as ended on the word of {by}"
-    work.end_lost(tx, attempt.id, died=not has_stopped, message=message)
+    ended = [a for a in survey.attempts if _ends(claim, a) and a.deploy not in busy]
+    vouch.end_on_word(tx, ended, row, by=claim.by)
 
 
 def report(desk: Desk, answer: Mapping[str, Any]) -> None:
     """Say what a takeover did: one line, and the counters."""
     resumed = [found for found in answer["workflows"] if found["resumable"]]
-    kind = "manual" if is_word(answer["recovered_by"]) else "automatic"
+    kind = "manual" if vouch.is_word(answer["recovered_by"]) else "automatic"
     desk.metrics.takeover(kind, deploys=len(resumed))
-    shown = ", ".join(f"{found['id']} from {found['from_step']}" for found in resumed) or "nothing"
+    shown = ", ".join(f"{found['id']} from {found['from_step']}" for found in resumed[:_SHOWN])
+    more = f" and {len(resumed) - _SHOWN} more" if len(resumed) > _SHOWN else ""
     seconds = answer["unowned_seconds"]
     _log.warning(
         "%s was taken over by %s after %s without an owner: %s",
         answer["executor"],
         answer["recovered_by"],
         f"{seconds} s" if seconds is not None else "an unknown time",
-        shown,
+        (shown or "nothing") + more,
     )
     for found in answer["workflows"]:
         if not found["resumable"]:

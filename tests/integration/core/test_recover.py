@@ -75,6 +75,24 @@ def test_a_recorded_stop_is_no_death(core: Core, lost: Running):
     assert [a.died for a in core.attempts(lost.deploy.id) if a.step == "deploy:web"] == [False]
 
 
+def test_everything_it_left_goes_on_in_one_transaction(core: Core, lost: Running):
+    """Also what never began: each under an epoch of its own."""
+    mail = core.submit("mail", "production")
+    core.set(mail, executor="w1", incarnation=lost.worker.incarnation)
+    news = core.submit("news", "production")
+    Running.begin(lost, news)
+    answer = ask(core)
+    rows = [core.deploy(found["id"]) for found in answer["workflows"]]
+    assert {row.id for row in rows} == {lost.deploy.id, mail, news}
+    assert {row.phase for row in rows} == {"interrupted", "dispatched"}
+    assert len({row.epoch for row in rows}) == 3
+    for row in rows:
+        delivery = core.delivery(row.id)
+        assert delivery is not None
+        assert not delivery.is_taken
+        assert any("taken over from w1" in text["text"] for text in core.rows("logs"))
+
+
 def test_leases_that_end_are_waited_for(core: Core, lost: Running):
     until = core.at() + timedelta(minutes=1)
     with core.store.write() as tx:
