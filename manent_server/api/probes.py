@@ -35,7 +35,8 @@ async def readyz(request: Request) -> Response:
                 abandon_on_cancel=True,
             )
     except TimeoutError:
-        found = _not_ready("the database does not answer in time")
+        known = state.desk.report().get("reasons", ())
+        found = _not_ready(*known, "the database does not answer in time")
     except ManentError as error:
         found = _not_ready(error.detail)
     body = shapes.Readiness.model_validate(found).model_dump()
@@ -55,5 +56,5 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def _not_ready(reason: str) -> dict[str, Any]:
-    return {"ready": False, "draining": False, "running": 0, "reasons": [reason]}
+def _not_ready(*reasons: str) -> dict[str, Any]:
+    return {"ready": False, "draining": False, "running": 0, "reasons": list(reasons)}

@@ -20,7 +20,7 @@ from manent_server.usecases import policy
 from manent_server.worker.crew import Crew
 from manent_server.worker.jobs import jobs
 from manent_server.worker.loops import Loops
-from manent_server.worker.process import Switches
+from manent_server.worker.process import RESTART_ME, Switches
 
 _log = logging.getLogger(__name__)
 _STOP = timedelta(seconds=5)
@@ -59,7 +59,10 @@ class Service:
 
     def _report(self) -> dict[str, Any]:
         crew = self._crew
-        return self._switches.report(crew.running if crew else lambda: 0)
+        report = self._switches.report(crew.running if crew else lambda: 0)
+        if crew is not None and crew.is_fenced:
+            report["reasons"].append("its leases have ended: no heartbeat was answered")
+        return report
 
     def _listen(self) -> list[Listener]:
         server = self._house.settings.server
@@ -125,11 +128,10 @@ class Service:
 
     def _leave(self, loops: Loops, code: int) -> int:
         if code != 0 and self._crew is not None:
-            _log.error("another process has taken this executor row; hooks are killed, restart me")
             self._crew.abandon()
             return code
         loops.stop()
         if self._crew is not None:
             _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
             self._crew.drain()
-        return code
+        return RESTART_ME if self._switches.is_lost else code

@@ -24,6 +24,7 @@ from manent_server.store.transaction import Transaction
 _log = logging.getLogger(__name__)
 _HOOK_GRACE = timedelta(seconds=3)
 _SLACK = timedelta(seconds=5)
+_LAST_WORDS = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ class Crew:
         self.watch.start()
         self.runtime.launch(stop=lambda: wait(timedelta(0)))
         self.watcher.start()
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether its leases have ended because no heartbeat was answered."""
+        return self.shop.lifeline.is_fenced
 
     def running(self) -> int:
         """How many deploys run here."""
@@ -109,6 +115,8 @@ class Crew:
         for control in self.watch.controls():
             control.disown(self.shop.runner)
         self.shop.runner.close()
+        # What came to its end too late is dropped in words.
+        self.runtime.wait_idle(_LAST_WORDS)
 
     def _cut(self) -> None:
         """The drain's time is over: hooks are told to end, steps unwind."""
