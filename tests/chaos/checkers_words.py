@@ -49,11 +49,16 @@ def _attempts(
 
 
 def _said(history: History) -> dict[tuple[str, str, int], int]:
-    """How many lines the attempts said whose success was recorded by their own worker."""
+    """How many lines the attempts said whose own run of the deploy has also closed it.
+
+    Of others the last second may be missing: their worker was killed or lost the deploy.
+    """
+    last = {change.row["id"]: change.row["epoch"] for change in history.of("deploys")}
     good = {
         (change.row["deploy"], change.row["step"], change.row["attempt"])
         for change in history.of("attempts")
         if change.row["result"] == "succeeded"
+        and change.row["epoch"] == last.get(change.row["deploy"])
     }
     return {
         (run.first.deploy, run.step, run.first.attempt): run.last.lines or 0
