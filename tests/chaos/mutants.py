@@ -53,6 +53,13 @@ def no_attempt_lease() -> Iterator[Patch]:
     yield runner, "extend", lambda *_: None
 
 
+def lease_from_the_answer() -> Iterator[Patch]:
+    """A lease is counted from the answer to the heartbeat, which may have been long under way."""
+    heartbeat = _module("recovery.heartbeat")
+    hold = heartbeat.Heartbeat._hold
+    yield heartbeat.Heartbeat, "_hold", lambda self, _: hold(self, heartbeat.boottime())
+
+
 def no_standing_put_back() -> Iterator[Patch]:
     """A claim is done once it is made: what turns up under it later stays there."""
     reconciler = _module("recovery.reconcile").Reconciler
@@ -112,6 +119,7 @@ MUTATIONS: dict[str, Mutation] = {
         no_epoch_check,
         no_slot_key,
         no_attempt_lease,
+        lease_from_the_answer,
         no_standing_put_back,
         no_look_at_earlier_attempts,
         term_at_lease_end,

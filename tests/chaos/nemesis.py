@@ -28,6 +28,7 @@ _OF_DATABASE = frozenset({"database_fast", "database_immediate", "database_kill"
 _BEYOND = (RECOVER + 2.0, RECOVER + 4.0)
 _FRESH = 0.4
 _DRAIN_LIMIT = 14.0
+_LONGEST = 40.0
 
 
 class Watcher:
@@ -215,13 +216,22 @@ class Nemesis:
         process.send(signal.SIGTERM)
 
         def look() -> None:
-            if process.is_running() and now() - fault.at > _DRAIN_LIMIT - 0.1:
+            is_late = process.is_running() and now() - fault.at > _DRAIN_LIMIT - 0.1
+            if is_late and self._was_disturbed(name, fault.at) and now() - fault.at < _LONGEST:
+                self._after(2.0, look)
+                return
+            if is_late:
                 words = f"still there {_DRAIN_LIMIT} s after SIGTERM: {process.last_words()}"
                 self.stage.recorder.exit(name, -1000, words)
                 process.kill()
             self.stage.recorder.healed(fault)
 
         self._after(_DRAIN_LIMIT, look)
+
+    def _was_disturbed(self, name: str, since: float) -> bool:
+        """Whether something else befell a worker that was draining."""
+        faults = self.stage.recorder.history.faults
+        return any(fault.at > since and fault.victim in (name, None) for fault in faults)
 
     def _guard(self, hook: Mark) -> None:
         self._note("guard", hook.executor, f"pid {hook.session}")

@@ -16,6 +16,8 @@ from manent_server.store import queue
 from tests.chaos import mutants
 from tests.chaos.conftest import OpenBench
 from tests.integration.core.running import Running
+from tests.integration.core.test_heartbeat import LEASE as LONG
+from tests.integration.core.test_heartbeat import Heart
 from tests.plugins.bench import Bench, alive, pids_in
 from tests.plugins.bench import Running as Hook
 from tests.rig.core import Core
@@ -103,6 +105,25 @@ def a_lease_ends(scene: Scene) -> None:
         assert not left, "the hook outlived its lease"
 
 
+def the_answer_to_a_heartbeat_is_late(scene: Scene) -> None:
+    """R2: the database counts from when it was asked, and so must the guard."""
+    heart = Heart(Running(scene.core), scene.core.settings.path.parent)
+    attempt, ours = heart.hand_out(), scene.core.engines.ours
+
+    def dawdle(_: sa.Connection) -> None:
+        time.sleep(SLACK)
+
+    sa.event.listen(ours, "commit", dawdle)
+    try:
+        sent = protocol.boottime()
+        heart.beat()
+    finally:
+        sa.event.remove(ours, "commit", dawdle)
+    until = heart.runner.extended[attempt]
+    assert until is not None
+    assert until < sent + LONG.total_seconds() + SLACK
+
+
 def a_guard_dies_alone(scene: Scene) -> None:
     """Nobody has said that the tree is dead."""
     with scene.open_bench() as bench:
@@ -124,6 +145,7 @@ CAUGHT: dict[str, Callable[[Scene], None]] = {
     "no_epoch_check": an_earlier_run_of_the_same_worker_hands_out,
     "no_slot_key": two_take_one_place,
     "no_attempt_lease": a_lease_ends,
+    "lease_from_the_answer": the_answer_to_a_heartbeat_is_late,
     "no_standing_put_back": a_deploy_turns_up_under_a_claimed_start,
     "no_look_at_earlier_attempts": the_next_owner_finds_a_hook_at_work,
     "term_at_lease_end": a_lease_ends,
