@@ -15,7 +15,7 @@ from tests.chaos.record import Recorder, now
 
 _TIMEOUT = 5.0
 _TRIES = 12
-_OPEN = 3
+_OPEN = 2
 _KEPT = ("id", "state", "phase", "outcome", "version", "code", "detail", "number", "kind")
 _ACTS = {
     "deploy": 58, "again": 8, "cancel": 8, "cancel_back": 5, "rollback": 6, "redeploy": 4,
@@ -42,7 +42,7 @@ def plan(seed: int, client: str, count: int, environments: tuple[str, ...]) -> l
     for number in range(count):
         what = draw.choices(list(_ACTS), list(_ACTS.values()))[0] if number else "deploy"
         mode = draw.choices(list(_MODES), list(_MODES.values()))[0]
-        milliseconds = int(draw.triangular(150, 4000, 900))
+        milliseconds = int(draw.triangular(150, 3000, 700))
         version = f"{number}.{milliseconds}.{mode}"
         rest = draw.uniform(0.1, 1.2)
         acts.append(Act(number, what, draw.choice(environments), version, rest))
