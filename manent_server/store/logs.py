@@ -122,6 +122,7 @@ def _row(deploy: str, sequence: int, chunk: Chunk, count: int) -> dict[str, Any]
         "sequence": sequence,
         "lines": count,
         "size": len(chunk.text),
+        "at": chunk.at,
         "step": origin.step,
         "attempt": origin.attempt,
         "stream": origin.stream,
