@@ -111,7 +111,8 @@ def append_to_each(tx: Transaction, rows: Sequence[Deploy], origin: Origin, line
     )
     chunk = Chunk(at, origin, line)
     tx.connection.execute(
-        tx.tables.logs.insert(), [_row(row.id, row.log_next, chunk, 1) for row in rows]
+        tx.tables.logs.insert(),
+        [_row(row.id, row.log_next, chunk, 1) | {"at": at} for row in rows],
     )
 
 
