@@ -26,6 +26,7 @@ MODULES: Final[Mapping[str, str]] = {
     "abandon": "abandon",
     "retry": "rerun",
     "rerun": "rerun",
+    "resolve": "resolve",
     "status": "environment",
     "inventory": "environment",
     "lock": "lock",

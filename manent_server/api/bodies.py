@@ -23,6 +23,7 @@ from manent_server.api.fields import (
 StateName = Literal["DELAYED", "ENQUEUED", "PENDING", "SUCCESS", "ERROR", "CANCELLED"]
 OutcomeName = Literal[
     "deployed",
+    "partial",
     "failed",
     "rolled_back",
     "rollback_failed",
@@ -126,12 +127,22 @@ class RerunBody(Body):
 
 
 class RetryBody(Body):
-    """Do an ended deploy again from the first step that did not succeed."""
+    """Do a deploy again from the first step that did not succeed."""
 
     reason: Reason | None = None
     override: Annotated[list[GateName], Field(max_length=20)] = Field(
         default=[], description="Gates that do not hold it back."
     )
+
+
+class ResolveBody(Body):
+    """Answer what a deploy asks."""
+
+    answer: Literal["succeeded", "failed", "retry", "skip", "rollback"]
+    target: Name | None = Field(
+        default=None, description="Answer for this target alone. Default: for all it asks about."
+    )
+    reason: Reason | None = None
 
 
 class CancelBody(Body):

@@ -15,9 +15,11 @@ from manent_server.usecases import (
     submit,
     tokens,
 )
+from manent_server.usecases import answer as answering
 from manent_server.usecases import executors as registry
 from manent_server.usecases import lock as locking
 from manent_server.usecases import rerun as rerunning
+from manent_server.usecases import retry as retrying
 
 Call = Callable[..., Any]
 
@@ -30,6 +32,8 @@ class Calls:
     roll_back: Call = roll_back.roll_back
     cancel: Call = cancel.cancel
     abandon: Call = abandon.abandon
+    resolve: Call = answering.answer
+    retry: Call = retrying.retry
     rerun: Call = rerunning.rerun
     rerun_plan: Call = rerunning.plan
     lock: Call = locking.lock

@@ -12,15 +12,18 @@ from manent_server.api.bodies import (
     DeployQuery,
     RerunBody,
     RerunQuery,
+    ResolveBody,
     RetryBody,
     RollbackBody,
 )
 from manent_server.api.fields import Address
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
-from manent_server.domain.access import CANCEL, DEPLOY, READ, ROLLBACK
+from manent_server.domain.access import CANCEL, DEPLOY, READ, RESOLVE, ROLLBACK
+from manent_server.domain.question import Answer
 from manent_server.usecases.requests import (
     AbandonRequest,
+    AnswerRequest,
     CancelRequest,
     DeployFilter,
     DeployRequest,
@@ -119,6 +122,13 @@ def abandon(address: Address, body: AbandonBody, asked: Asked, key: Key) -> Any:
     return asked.calls.abandon(asked.desk, address, request, caller=asked.caller, key=key)
 
 
+@router.post(f"{_ONE}/resolve", response_model=shapes.Deploy, openapi_extra=needs(RESOLVE))
+def resolve(address: Address, body: ResolveBody, asked: Asked, key: Key) -> Any:
+    """Answer a deploy that waits for a person, in phase `unknown` or `paused`."""
+    request = AnswerRequest(Answer(body.answer), body.target, body.reason)
+    return asked.calls.resolve(asked.desk, address, request, caller=asked.caller, key=key)
+
+
 @router.get(f"{_ONE}/rerun", response_model=shapes.RerunPlan, openapi_extra=needs(READ))
 def rerun_plan(address: Address, asked: Asked, query: Annotated[RerunQuery, Query()]) -> Any:
     """What a rerun would carry over and do again."""
@@ -138,9 +148,9 @@ def rerun(address: Address, body: RerunBody, asked: Asked, key: Key) -> Any:
     f"{_ONE}/retry", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY)
 )
 def retry(address: Address, asked: Asked, key: Key, body: RetryBody = _AS_IT_WAS) -> Any:
-    """Do an ended deploy again from the first step that did not succeed."""
+    """Do a deploy that has ended or is paused again from the first step that did not succeed."""
     request = RerunRequest(None, body.reason, tuple(body.override))
-    return asked.calls.rerun(asked.desk, address, request, caller=asked.caller, key=key)
+    return asked.calls.retry(asked.desk, address, request, caller=asked.caller, key=key)
 
 
 @router.get(_ONE, response_model=shapes.Deploy, openapi_extra=needs(READ))

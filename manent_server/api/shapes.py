@@ -37,6 +37,20 @@ class Failure(Shape):
     message: str | None = None
 
 
+class Question(Shape):
+    """What a deploy asks a person, and what was answered last."""
+
+    topic: str
+    steps: list[str] = []
+    open: list[str] = []
+    detail: str
+    asked_at: When | None = None
+    answer: str | None = None
+    answered_by: str | None = None
+    answered_at: When | None = None
+    reason: str | None = None
+
+
 class Deploy(Shape):
     """One deploy."""
 
@@ -72,6 +86,7 @@ class Deploy(Shape):
     workflow_version: str | None = None
     rollback_to: Named | None = None
     cancel: Cancellation | None = None
+    question: Question | None = None
     error: Failure | None = None
     superseded_by: str | None = None
     warnings: list[Any] = []
@@ -128,6 +143,7 @@ class Attempt(Shape):
     lease_until: When | None = None
     ended_at: When | None = None
     result: str | None = None
+    resolved: str | None = None
     error: dict[str, Any] | None = None
     outputs: dict[str, Any] | None = None
 

@@ -8,12 +8,13 @@ READ = "read"
 DEPLOY = "deploy"
 ROLLBACK = "rollback"
 CANCEL = "cancel"
+RESOLVE = "resolve"
 LOCK = "lock"
 ADMINISTER = "administer"
 
 ROLES = {
     "viewer": frozenset({READ}),
-    "admin": frozenset({READ, DEPLOY, ROLLBACK, CANCEL, LOCK, ADMINISTER}),
+    "admin": frozenset({READ, DEPLOY, ROLLBACK, CANCEL, RESOLVE, LOCK, ADMINISTER}),
 }
 
 

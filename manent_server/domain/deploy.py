@@ -28,6 +28,7 @@ class Phase(StrEnum):
     SOAKING = "soaking"
     ROLLING_BACK = "rolling_back"
     PAUSED = "paused"
+    UNKNOWN = "unknown"
     CANCELLING = "cancelling"
     INTERRUPTED = "interrupted"
 
@@ -36,6 +37,7 @@ class Outcome(StrEnum):
     """How an ended deploy ended."""
 
     DEPLOYED = "deployed"
+    PARTIAL = "partial"
     FAILED = "failed"
     ROLLED_BACK = "rolled_back"
     ROLLBACK_FAILED = "rollback_failed"
@@ -56,7 +58,7 @@ class Kind(StrEnum):
 
 LIVE = frozenset({State.DELAYED, State.ENQUEUED, State.PENDING})
 OUTCOMES = {
-    State.SUCCESS: frozenset({Outcome.DEPLOYED}),
+    State.SUCCESS: frozenset({Outcome.DEPLOYED, Outcome.PARTIAL}),
     State.ERROR: frozenset(
         {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.ROLLBACK_FAILED, Outcome.POISONED}
     ),

@@ -50,7 +50,8 @@ class Order:
     today's configuration instead of that of the deploy it goes back to; with `follows_live` its
     version is the one that is live when its turn comes; `targets` map a name to
     the plugin's options, secrets as references; `waves` name the targets in the order in which
-    they are visited.
+    they are visited; on targets `once` names, `deploy` and `rollback` must not happen twice;
+    `pauses`: a step that has used up its tries waits for a person.
     """
 
     plugin: str
@@ -64,6 +65,8 @@ class Order:
     automatic_rollback: bool
     current_configuration: bool = False
     follows_live: bool = False
+    once: frozenset[str] = frozenset()
+    pauses: bool = False
     shape: int = SHAPE
 
 
@@ -95,6 +98,8 @@ def dump(order: Order) -> dict[str, Any]:
         "automatic_rollback": order.automatic_rollback,
         "current_configuration": order.current_configuration,
         "follows_live": order.follows_live,
+        "once": sorted(order.once),
+        "pauses": order.pauses,
     }
 
 
@@ -131,6 +136,8 @@ def load(body: Mapping[str, Any]) -> Order:
         automatic_rollback=body["automatic_rollback"],
         current_configuration=body["current_configuration"],
         follows_live=body.get("follows_live", False),
+        once=frozenset(body.get("once", ())),
+        pauses=body.get("pauses", False),
     )
 
 

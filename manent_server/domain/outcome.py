@@ -16,12 +16,16 @@ class Undoing(StrEnum):
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass came to: every step succeeded, or it failed or was cancelled on the way."""
+    """What a pass came to: every step succeeded, or it failed or was cancelled on the way.
+
+    `is_partial`: a person left targets out.
+    """
 
     kind: Kind
     is_complete: bool
     is_cancelled: bool
     undoing: Undoing
+    is_partial: bool = False
 
 
 def name(passed: Passed) -> Outcome:
@@ -31,7 +35,7 @@ def name(passed: Passed) -> Outcome:
     never hidden behind a cancel: a person must look.
     """
     if passed.is_complete:
-        return Outcome.DEPLOYED
+        return Outcome.PARTIAL if passed.is_partial else Outcome.DEPLOYED
     if passed.undoing == Undoing.FAILED:
         return Outcome.ROLLBACK_FAILED
     if passed.is_cancelled:

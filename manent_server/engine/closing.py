@@ -83,13 +83,11 @@ class _Course:
     attempts: Sequence[Attempt]
 
     def begun(self, row: Deploy, step: str) -> frozenset[str]:
-        """Targets on which such a step was handed out and began, in this pass."""
+        """Targets on which such a step was handed out and began, in this pass or one before."""
         handed_out = frozenset(
             attempt.target
             for attempt in self.attempts
-            if attempt.pass_number == row.pass_number
-            and attempt.step.split(":", 1)[0] == step
-            and attempt.result != "not_started"
+            if attempt.step.split(":", 1)[0] == step and attempt.result != "not_started"
         )
         return handed_out | self._carried(row, step)
 
@@ -216,15 +214,21 @@ def _mark(tx: Transaction, row: Deploy, outcome: Outcome, at: datetime) -> None:
             },
         )
     if outcome in LOCKING:
-        reason = f"{row.environment}#{row.number} ended {outcome}: look at its targets first"
-        marks.insert_lock(
-            tx,
-            place
-            | {
-                "id": secrets.token_hex(8),
-                "reason": reason,
-                "owner": ACTOR,
-                "created_at": at,
-                "automatic": True,
-            },
-        )
+        lock(tx, row, f"ended {outcome}: look at its targets first", at=at)
+
+
+def lock(tx: Transaction, row: Deploy, words: str, *, at: datetime) -> None:
+    """Set the automatic lock on the deploy's application there: somebody must look first."""
+    marks.insert_lock(
+        tx,
+        {
+            "application": row.application,
+            "environment": row.environment,
+            "deploy": row.id,
+            "id": secrets.token_hex(8),
+            "reason": f"{row.environment}#{row.number} {words}",
+            "owner": ACTOR,
+            "created_at": at,
+            "automatic": True,
+        },
+    )

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from manent_server.domain import retry, suspicion
+from manent_server.domain import effects, retry, suspicion
 from manent_server.domain.deploy import Phase, State
 from manent_server.domain.order import Retry
 from manent_server.domain.plan import Step
@@ -27,7 +27,12 @@ from manent_server.store.work import Attempt, StepRow
 _AGAIN = timedelta(seconds=1)
 _LONGEST = timedelta(seconds=30)
 COUNTED = frozenset({"failed", "timed_out"})
-_PHASES = {"deploy": Phase.DEPLOYING, "verify": Phase.VERIFYING, "rollback": Phase.ROLLING_BACK}
+_PHASES = {
+    "deploy": Phase.DEPLOYING,
+    "verify": Phase.VERIFYING,
+    "rollback": Phase.ROLLING_BACK,
+    effects.OBSERVE: Phase.DEPLOYING,
+}
 
 
 class Refusal(StrEnum):
@@ -57,6 +62,11 @@ class Errand:
     is_undo: bool
     is_trial: bool = False
     lease: timedelta | None = None
+
+    @property
+    def is_observing(self) -> bool:
+        """Whether it only asks the target what is in place."""
+        return self.step.hook == effects.OBSERVE
 
 
 @dataclass(frozen=True)
@@ -231,8 +241,9 @@ def finish(tx: Transaction, result: Result) -> StepRow | None:
     )
     if row is None or not is_current(row, errand.deploy):
         return None
-    if is_news and end.result == "succeeded":
-        values = {"state": "succeeded", "outputs": end.outputs, "ended_at": at, "error": None}
+    if is_news and _is_done(errand, end):
+        outputs = None if errand.is_observing else end.outputs
+        values = {"state": "succeeded", "outputs": outputs, "ended_at": at, "error": None}
         done = work.update_step(tx, row.id, row.pass_number, errand.step.name, **values)
         if done is not None:
             return done
@@ -244,14 +255,23 @@ def finish(tx: Transaction, result: Result) -> StepRow | None:
     return work.update_step(tx, row.id, row.pass_number, step.name, **consequence)
 
 
+def _is_done(errand: Errand, end: HookEnd) -> bool:
+    """Whether the step has done its work: its hook says so, or the target does."""
+    if end.result != "succeeded":
+        return False
+    return not errand.is_observing or effects.in_place(end.outputs) is True
+
+
 def _consequence(result: Result, step: StepRow, at: datetime) -> Mapping[str, Any]:
     end = result.end
     if end.result == "cancelled":
         return {"state": "failed", "error": end.error, "ended_at": at}
-    if end.result not in COUNTED and not result.is_overdue:
+    if end.result not in COUNTED | {"succeeded"} and not result.is_overdue:
         # What never began or was interrupted costs nothing, but is not tried in a tight loop.
         pause = min(_AGAIN * 2 ** min(result.attempt - 1, 5), _LONGEST)
         return {"state": "waiting", "next_try_at": at + pause}
+    if result.errand.is_observing and not result.is_overdue:
+        return {"state": "waiting", "next_try_at": None}
     failures = step.failures + 1
     failure = Failure(failures, is_retryable=end.retryable, retry_after=end.retry_after)
     began_at = step.started_at or at

@@ -4,16 +4,18 @@ import logging
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 from manent_server.domain import order as orders
 from manent_server.domain import plan
 from manent_server.domain.deploy import Kind
+from manent_server.engine import asking
 from manent_server.engine.control import Control, Watch
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.passage import Passage
 from manent_server.engine.prelude import Claim, Start, Verdict, begin
-from manent_server.engine.run import Parked, Run
+from manent_server.engine.run import Asked, Parked, Run
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.engine.stepper import wake
 from manent_server.store.deploys import Deploy
@@ -92,24 +94,17 @@ class Journey:
         return start
 
     def _run(self, deploy: Deploy, *, is_trial: bool) -> None:
-        shop = self._shop
-        order = orders.load(deploy.order_body)
-        steps = plan.build(order, Kind(deploy.kind))
-        control = Control(deploy.id, deploy.epoch, grace=shop.caps.kill_grace)
-        if deploy.cancel_requested_at is not None:
-            control.note_cancel(rollback=deploy.cancel_rollback)
-        logbook = Logbook(shop, deploy)
-        run = Run(shop, deploy, order, steps, control, logbook, is_trial)
-        self._watch.add(control)
+        run = self._new(deploy, is_trial=is_trial)
+        self._watch.add(run.control)
         try:
-            logbook.say(f"runs on {shop.identity.executor}, epoch {deploy.epoch}")
-            control.deadline_at = deploy.deadline_at
-            # Known before the first wait: the watch needs a second to say so.
-            control.is_overdue = deploy.deadline_at is not None and deploy.deadline_at <= run.now()
-            Passage(run).walk()
+            self._walk(run)
         except Parked as parked:
-            logbook.close()
-            self._park(run, parked)
+            waiting = parked
+            self._let_go(run, lambda tx: wake(tx, run, waiting))
+        except Asked as asked:
+            question = asked
+            run.logbook.say(f"waits for a person: {asked.detail}")
+            self._let_go(run, lambda tx: asking.ask(tx, run, question))
         except Unwound:
             # The next owner writes from here on; what this run still holds may be stored first.
             self._leave(run)
@@ -119,13 +114,31 @@ class Journey:
             _log.exception("deploy %s was left by an unexpected error", deploy.id)
             raise Unwound(deploy.id) from error
         finally:
-            self._watch.remove(control)
-            logbook.close()
+            self._watch.remove(run.control)
+            run.logbook.close()
             shutil.rmtree(run.folder, ignore_errors=True)
 
-    def _park(self, run: Run, parked: Parked) -> None:
-        lost = self._shop.lifeline.lost.is_set
-        self._shop.store.repeat(lambda tx: wake(tx, run, parked), stop=lost)
+    def _new(self, deploy: Deploy, *, is_trial: bool) -> Run:
+        shop = self._shop
+        order = orders.load(deploy.order_body)
+        steps = plan.build(order, Kind(deploy.kind))
+        control = Control(deploy.id, deploy.epoch, grace=shop.caps.kill_grace)
+        if deploy.cancel_requested_at is not None:
+            control.note_cancel(rollback=deploy.cancel_rollback)
+        return Run(shop, deploy, order, steps, control, Logbook(shop, deploy), is_trial)
+
+    def _walk(self, run: Run) -> None:
+        due = run.deploy.deadline_at
+        run.logbook.say(f"runs on {self._shop.identity.executor}, epoch {run.deploy.epoch}")
+        run.control.deadline_at = due
+        # Known before the first wait: the watch needs a second to say so.
+        run.control.is_overdue = due is not None and due <= run.now()
+        Passage(run).walk()
+
+    def _let_go(self, run: Run, leave: Callable[[Transaction], None]) -> None:
+        """End the dispatch of a deploy that waits; what it said is stored first."""
+        run.logbook.close()
+        self._shop.store.repeat(leave, stop=self._shop.lifeline.lost.is_set)
 
     def _leave(self, run: Run) -> None:
         if run.control.is_disowned or run.shop.lifeline.lost.is_set():

@@ -11,12 +11,13 @@ from manent_server.domain.deploy import Outcome as End
 from manent_server.domain.deploy import Phase, state_of
 from manent_server.domain.outcome import Passed, Undoing
 from manent_server.domain.plan import Step, Visit, Wave
+from manent_server.domain.question import Answer
 from manent_server.engine import aim as aims
-from manent_server.engine import closing
+from manent_server.engine import asking, closing
 from manent_server.engine.closing import Ending
 from manent_server.engine.handout import is_current
 from manent_server.engine.preparation import prepare
-from manent_server.engine.run import LONG_WAIT, Parked, Run
+from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.engine.stepper import CANCELLED, Outcome, Stepper
 from manent_server.store import deploys, marks, work
@@ -34,6 +35,8 @@ class Passage:
     def walk(self) -> None:
         """Every step, then the close."""
         failure = self._forward()
+        if failure is not None:
+            asking.demand_decision(self._run, failure)
         passed, error = self._come_to(failure)
         self._close(outcome.name(passed), error)
 
@@ -68,18 +71,27 @@ class Passage:
         if failures:
             return failures[0]
 
+        asked: list[Asked] = []
         try:
-            self._side_by_side(partial(self._go_to, failures), wave.visits)
+            self._side_by_side(partial(self._go_to, failures, asked), wave.visits)
         except Parked:
             # A failure beside it decides; what waited for its next try is not tried again.
-            if not failures:
+            if not failures and not asked:
                 raise
+        if asked:
+            raise asking.joined(asked)
         return failures[0] if failures else None
 
-    def _go_to(self, failures: list[Outcome], visit: Visit) -> None:
-        """One target; `failures` is shared by the wave."""
+    def _go_to(self, failures: list[Outcome], asked: list[Asked], visit: Visit) -> None:
+        """One target; `failures` and `asked` are shared by the wave."""
+        try:
+            self._steps_of(visit, failures, asked)
+        except Asked as question:
+            asked.append(question)
+
+    def _steps_of(self, visit: Visit, failures: list[Outcome], asked: list[Asked]) -> None:
         for step in visit.steps:
-            if failures:
+            if failures or asked:
                 return
             aim = aims.forward(self._run, step)
             stepper = Stepper(self._run, step, aim, is_undo=False, is_halted=lambda: bool(failures))
@@ -181,14 +193,18 @@ class Passage:
             is_complete=failure is None,
             is_cancelled=run.control.is_cancelled,
             undoing=Undoing.NONE,
+            is_partial=any(row.state == "skipped" for row in run.steps().values()),
         )
         if failure is None:
             return passed, None
         error = failure.error
         targets = self._undoable()
+        decided = asking.decision(run.deploy)
         due = outcome.should_undo(
             passed,
-            is_automatic=run.order.automatic_rollback,
+            is_automatic=run.order.automatic_rollback
+            if decided is None
+            else decided == Answer.ROLLBACK,
             wants_rollback=run.control.wants_rollback,
             is_touched=bool(targets),
         )

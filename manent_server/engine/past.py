@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manent_server.domain.deploy import Kind, State
+from manent_server.domain.deploy import Kind, Outcome, State
 from manent_server.domain.inventory import Knowledge
 from manent_server.domain.order import Order
 from manent_server.store import deploys, records, work
@@ -34,7 +34,12 @@ def fix(tx: Transaction, deploy: Deploy, order: Order) -> Past:
             tx, application=deploy.application, environment=deploy.environment
         )
     }
-    reader = _Reader(tx, deploy, good)
+    # Where the inventory does not know, a deploy that left targets out says nothing.
+    is_partial = good is not None and good.outcome == Outcome.PARTIAL
+    whole = good
+    if is_partial:
+        whole = deploys.last_good(tx, deploy.application, deploy.environment, is_whole=True)
+    reader = _Reader(tx, deploy, whole)
     found: dict[str, Mapping[str, Any]] = {}
     warnings: list[str] = []
     for target in order.targets:

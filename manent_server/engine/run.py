@@ -11,6 +11,7 @@ from manent_server.domain.deploy import Kind
 from manent_server.domain.errors import Unavailable
 from manent_server.domain.order import Order
 from manent_server.domain.plan import Plan
+from manent_server.domain.question import Topic
 from manent_server.engine.control import Control
 from manent_server.engine.handout import is_current
 from manent_server.engine.logbook import Logbook
@@ -32,6 +33,16 @@ class Parked(BaseException):
         super().__init__(reason)
         self.at = at
         self.reason = reason
+
+
+class Asked(BaseException):
+    """A person has to answer first: the dispatch ends, the slot stays, nothing wakes it."""
+
+    def __init__(self, topic: Topic, steps: tuple[str, ...], detail: str) -> None:
+        super().__init__(detail)
+        self.topic = topic
+        self.steps = steps
+        self.detail = detail
 
 
 @dataclass

@@ -8,33 +8,36 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from manent_server.domain import retry
+from manent_server.domain import effects, retry
+from manent_server.domain.effects import Last, Move
 from manent_server.domain.errors import ManentError, Unavailable
 from manent_server.domain.plan import Step
+from manent_server.domain.question import Topic
 from manent_server.domain.retry import Failure
 from manent_server.engine import aim as aims
 from manent_server.engine.aim import Aim, Handed
 from manent_server.engine.death import await_death
 from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finish, hand_out
-from manent_server.engine.run import LONG_WAIT, Parked, Run
+from manent_server.engine.listener import Listener
+from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
 from manent_server.engine.shop import Unwound
-from manent_server.plugins.events import Event, Heartbeat
 from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, records, work
-from manent_server.store.logs import Origin
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import StepRow
 
 _log = logging.getLogger(__name__)
 _POLL = timedelta(milliseconds=500)
+# A skipped step is one that a person left out.
+GOOD = frozenset({"succeeded", "skipped"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Stepper:
             self._run.check()
             row = self._run.steps()[self._step.name]
             if row.ended_at is not None:
-                return Outcome(row.state == "succeeded", dict(row.error or {}) or None)
+                return Outcome(row.state in GOOD, dict(row.error or {}) or None)
             if row.next_try_at is not None and self._is_halted():
                 # Another target has failed: this one's failure stands, it is not tried again.
                 return Outcome(is_good=False, error=dict(row.error or {}) or None)
@@ -192,7 +195,8 @@ class Stepper:
         rows = run.steps()
         if self._is_stopped():
             # Nothing is fetched for it any more; the hand-out says why it is refused.
-            return self._hand_over(self._errand(), None)
+            return self._hand_over(self._errand(self._step), None)
+        step = self._next_hook()
         try:
             made = aims.context(run, self._step, self._aim, Handed(0, None, run.folder), rows)
         except Unavailable:
@@ -206,7 +210,7 @@ class Stepper:
         with run.shop.runner.place(self._may_wait) as has_place:
             if not has_place:
                 return None
-            errand = self._errand()
+            errand = self._errand(step)
             run.control.began(errand.id)
             try:
                 return self._hand_over(errand, made[0])
@@ -224,13 +228,34 @@ class Stepper:
         is_ended = self._run.control.is_disowned or self._run.shop.lifeline.is_cut()
         return not is_ended and not self._is_stopped()
 
-    def _errand(self) -> Errand:
+    def _next_hook(self) -> Step:
+        """The step itself, or asking the target first what an interrupted hook has done.
+
+        Raises:
+            Asked: Only a person can tell.
+        """
+        step, run = self._step, self._run
+        if step.target not in run.order.once or step.hook not in effects.ACTING:
+            return step
+        found = run.ask(lambda tx: work.last_begun(tx, run.deploy.id, step.name))
+        last = Last(found.hook, found.result, found.outputs, found.resolved) if found else None
+        move = effects.next_move(last, can_observe=effects.OBSERVE in run.order.hooks)
+        if move == Move.ASK:
+            raise Asked(
+                Topic.UNKNOWN,
+                (step.name,),
+                f"{step.name} was cut short and must not run twice, and the target cannot tell "
+                f"whether {self._aim.version} is in place",
+            )
+        return replace(step, hook=effects.OBSERVE) if move == Move.OBSERVE else step
+
+    def _errand(self, step: Step) -> Errand:
         run = self._run
         attempt = secrets.token_hex(12)
         return Errand(
             id=attempt,
             deploy=run.deploy,
-            step=self._step,
+            step=step,
             plugin=run.order.plugin,
             identity=run.shop.identity,
             lock_file=str(run.shop.workdir / "attempts" / attempt),
@@ -250,7 +275,7 @@ class Stepper:
         began = time.monotonic()
         end = self._act(errand, context, handed)
         took = time.monotonic() - began
-        run.shop.metrics.hook(errand.plugin, self._step.hook, end.result, seconds=took)
+        run.shop.metrics.hook(errand.plugin, errand.step.hook, end.result, seconds=took)
         self._record(errand, end, handed.attempt)
         return None
 
@@ -287,14 +312,14 @@ class Stepper:
         call = HookCall(
             attempt_id=errand.id,
             plugin=errand.plugin,
-            hook=self._step.hook,
+            hook=errand.step.hook,
             context=context,
             timeout=run.order.limits.timeout,
             kill_grace=run.shop.caps.kill_grace,
             lease_until=handed.lease_until,
             lock_file=Path(errand.lock_file),
         )
-        listener = _Listener(run, self._step, errand, handed.attempt)
+        listener = Listener(run, self._step, errand, handed.attempt)
         end = run.shop.runner.call(call, on_events=listener.hear)
         redact = run.shop.redactor.redact_value
         return replace(end, error=redact(end.error), outputs=redact(end.outputs))
@@ -328,9 +353,11 @@ class Stepper:
             raise Unwound(run.deploy.id)
         run.learn(row)
         Path(errand.lock_file).unlink(missing_ok=True)
-        self._tell(end, row)
+        self._tell(errand, end, row)
 
-    def _tell(self, end: HookEnd, row: StepRow) -> None:
+    def _tell(self, errand: Errand, end: HookEnd, row: StepRow) -> None:
+        if errand.is_observing:
+            self._run.logbook.say(_observed(end, self._aim.version), step=self._step.name)
         if end.result == "succeeded":
             return
         message = (end.error or {}).get("message", "")
@@ -340,52 +367,9 @@ class Stepper:
         self._run.logbook.say(words, step=self._step.name)
 
 
-class _Listener:
-    """Takes what a hook says: lines to the log, heartbeats to the attempt."""
-
-    def __init__(self, run: Run, step: Step, errand: Errand, attempt: int) -> None:
-        self._run = run
-        self._step = step
-        self._errand = errand
-        self._attempt = attempt
-
-    def hear(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, Heartbeat):
-                self._beat(event)
-            else:
-                origin = self._origin(event.stream, event.level)
-                self._run.logbook.write(origin, event.text)
-
-    def _origin(self, stream: str, level: str) -> Origin:
-        executor = self._run.shop.identity.executor
-        return Origin(self._step.name, self._attempt, stream, level, executor)
-
-    def _beat(self, event: Heartbeat) -> None:
-        redact = self._run.shop.redactor.redact_value
-        values: dict[str, Any] = {}
-        if event.checkpoint is not None:
-            values["checkpoint"] = redact(event.checkpoint)
-        if event.progress is not None:
-            values["progress"] = redact(event.progress)
-        if not values:
-            return
-        deploy = self._run.deploy
-
-        def record(tx: Transaction) -> None:
-            row = deploys.read(tx, deploy.id)
-            if row is None or row.epoch != deploy.epoch:
-                return
-            if work.update_attempt(tx, self._errand.id, **values) and "checkpoint" in values:
-                work.update_step(
-                    tx,
-                    deploy.id,
-                    deploy.pass_number,
-                    self._step.name,
-                    checkpoint=values["checkpoint"],
-                )
-
-        self._run.shop.store.repeat(record, stop=self._run.shop.lifeline.is_cut)
+def _observed(end: HookEnd, version: str) -> str:
+    found = {True: "is in place", False: "is not in place", None: "may or may not be in place"}
+    return f"observed after an interruption: {version} {found[effects.in_place(end.outputs)]}"
 
 
 def wake(tx: Transaction, run: Run, parked: Parked) -> None:

@@ -88,6 +88,8 @@ class Reconciler:
             rows = [row for row in deploys.live(tx) if row.state != State.DELAYED]
             crew = {worker.id: worker for worker in workers.everyone(tx)}
             slots = {slot.deploy for slot in queue.slots(tx)}
+            # What asks a person is gone on with by the answer alone.
+            rows = [row for row in rows if row.open_question is None]
             waiting = [row for row in rows if row.executor is None and row.id in slots]
             wakes = {row.id: _goes_on(row, records.wake_of(tx, row.id)) for row in waiting}
         held = [row for row in rows if row.id in slots]

@@ -333,6 +333,12 @@ ENVIRONMENT = Section(
             "automatic",
             "automatic: a failed deploy takes back the targets it touched",
         ),
+        Key(
+            "on_exhausted",
+            Choice(("fail", "pause")),
+            "fail",
+            "pause: a step that has used up its tries waits for a person",
+        ),
         Key("defaults", Layer(PLACEMENT.keys), SECTION, "lowest layer of every application here"),
     ),
 )

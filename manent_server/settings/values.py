@@ -110,6 +110,7 @@ class Environment:
     concurrency: int
     pool: str
     rollback: Literal["automatic", "manual"]
+    on_exhausted: Literal["fail", "pause"]
 
 
 @dataclass(frozen=True, kw_only=True)

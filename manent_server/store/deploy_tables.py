@@ -112,6 +112,7 @@ def _progress(name: Naming) -> list[sa.schema.SchemaItem]:
             "superseded_by", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
         ),
         json("prepared"),
+        json("question"),
         json("error"),
         json("warnings"),
         json("links"),

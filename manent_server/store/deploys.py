@@ -8,8 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from manent_server.domain.deploy import LIVE, Kind, State
+from manent_server.domain import question as questions
+from manent_server.domain.deploy import LIVE, Kind, Outcome, State
 from manent_server.domain.gates import Asked
+from manent_server.domain.question import Question, Topic
 from manent_server.store.clean import clean
 from manent_server.store.tables import Tables, epochs
 from manent_server.store.transaction import Transaction
@@ -66,6 +68,7 @@ class Deploy:
     replaces: str | None
     superseded_by: str | None
     prepared: Mapping[str, Any] | None
+    question: Mapping[str, Any] | None
     error: Mapping[str, Any] | None
     warnings: Sequence[str] | None
     links: Mapping[str, Any] | None
@@ -80,6 +83,13 @@ class Deploy:
     def is_live(self) -> bool:
         """Whether it has not ended."""
         return self.state in LIVE_STATES
+
+    @property
+    def open_question(self) -> Question | None:
+        """What a person has to answer before it goes on."""
+        found = questions.load(self.question) if self.question else None
+        is_asked = self.state == State.PENDING and self.phase in tuple(Topic)
+        return found if found is not None and is_asked and found.is_open else None
 
     @property
     def asked(self) -> Asked:
@@ -305,9 +315,19 @@ def lock_free(tx: Transaction, ids: Sequence[str]) -> list[Deploy]:
     return [of(row) for row in tx.connection.execute(query)] if ids else []
 
 
-def last_good(tx: Transaction, application: str, environment: str) -> Deploy | None:
-    """The last deploy that succeeded there; slots make their epochs rise with time."""
+def last_good(
+    tx: Transaction, application: str, environment: str, *, is_whole: bool = False
+) -> Deploy | None:
+    """The last deploy that succeeded there; slots make their epochs rise with time.
+
+    Args:
+        tx: The transaction.
+        application: Of what.
+        environment: Where.
+        is_whole: Only one that left no target out.
+    """
     d = tx.tables.deploys
+    whole = (d.c.outcome == Outcome.DEPLOYED,) if is_whole else ()
     return _one(
         tx,
         sa.select(*columns(tx))
@@ -315,6 +335,7 @@ def last_good(tx: Transaction, application: str, environment: str) -> Deploy | N
             d.c.application == application,
             d.c.environment == environment,
             d.c.state == State.SUCCESS,
+            *whole,
         )
         .order_by(d.c.epoch.desc())
         .limit(1),

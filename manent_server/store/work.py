@@ -43,6 +43,7 @@ class Attempt:
     """One run of a hook; it is open until `ended_at` is written.
 
     `died`: its worker died under it without a recorded stop; None where nobody had to ask.
+    `resolved`: what a person said of it, where nobody knew whether it had done its work.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Attempt:
     ended_at: datetime | None
     result: str | None
     died: bool | None
+    resolved: str | None
     error: Mapping[str, Any] | None
     outputs: Mapping[str, Any] | None
 
@@ -287,6 +289,29 @@ def deaths(tx: Transaction, deploy: Deploy) -> dict[str, int]:
         .group_by(a.c.step)
     )
     return {row[0]: int(row[1]) for row in tx.connection.execute(query)}
+
+
+def last_begun(tx: Transaction, deploy: str, step: str) -> Attempt | None:
+    """The last attempt of a step, over all passes of the deploy, that was not `not_started`."""
+    a = tx.tables.attempts
+    query = (
+        _attempts(tx)
+        .where(
+            a.c.deploy == deploy,
+            a.c.step == step,
+            sa.or_(a.c.result.is_(None), a.c.result != "not_started"),
+        )
+        .order_by(a.c.pass_number.desc(), a.c.attempt.desc())
+        .limit(1)
+    )
+    row = tx.connection.execute(query).one_or_none()
+    return Attempt(*row) if row else None
+
+
+def resolve_attempt(tx: Transaction, attempt: str, answer: str) -> None:
+    """Record what a person said of an attempt."""
+    a = tx.tables.attempts
+    tx.connection.execute(sa.update(a).where(a.c.id == attempt).values(resolved=answer))
 
 
 def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:

@@ -69,6 +69,8 @@ def _attempts(name: Naming) -> list[sa.schema.SchemaItem]:
         text("result", null=True),
         # Whether its worker died under it without a recorded stop; NULL where nobody had to ask.
         sa.Column("died", sa.Boolean, nullable=True),
+        # What a person said of an attempt of which nobody knew whether it had done its work.
+        text("resolved", null=True),
         json("error"),
         json("outputs"),
         json("checkpoint"),

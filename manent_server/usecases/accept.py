@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import gates, names
+from manent_server.domain import effects, gates, names
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, Phase, State
@@ -87,6 +87,12 @@ def order_for(desk: Desk, placement: Placement, environment: Environment) -> Ord
         ),
         retry=Retry(retry.attempts, retry.initial, retry.factor, retry.cap, retry.total),
         automatic_rollback=environment.rollback == "automatic",
+        once=frozenset(
+            target
+            for target, options in placement.targets.items()
+            if plugin.effects_of(options) == effects.ONCE
+        ),
+        pauses=environment.on_exhausted == "pause",
     )
 
 

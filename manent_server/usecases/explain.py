@@ -11,7 +11,7 @@ from manent_server.store import deploys, finding, marks, queue, records, work, w
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.workers import Executor
-from manent_server.usecases import inspect, view
+from manent_server.usecases import answer, inspect, view
 from manent_server.usecases.accept import shown
 from manent_server.usecases.desk import Desk
 
@@ -31,12 +31,30 @@ def explain(desk: Desk, address: str) -> dict[str, Any]:
         "state": row.state,
         "phase": row.phase,
         "summary": summary,
-        "gates": [shown(gate) for gate in closed],
+        "gates": [shown(gate) for gate in closed] + _asked(row),
         "position": place[0] if place else None,
         "ahead": place[1] if place else [],
         "blocked_by": blocker,
         "workers": crew,
     }
+
+
+def _asked(row: Deploy) -> list[dict[str, Any]]:
+    """What a person has to answer, shown as the gate it is."""
+    question = row.open_question
+    if question is None:
+        return []
+    flags = "|".join(f"--{one}" for one in answer.offers(row, question))
+    return [
+        {
+            "gate": "question",
+            "closed_since": view.instant(question.asked_at),
+            "opens_at": None,
+            "opened_by": "an answer",
+            "command": f"manent resolve {row.id} {flags}",
+            "detail": question.detail,
+        }
+    ]
 
 
 def _may_wait(row: Deploy) -> bool:
@@ -148,6 +166,9 @@ def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] |
             f"waits until {blocker['executor']}{alive} has ended an attempt of deploy "
             f"{blocker['id']}{free}"
         )
+    question = row.open_question
+    if question is not None:
+        return f"{row.phase}: waits for an answer: {question.detail}"
     wake = records.wake_of(tx, row.id)
     if wake is not None:
         return f"{row.phase}: waits ({wake[1]}) until {view.instant(wake[0])}"

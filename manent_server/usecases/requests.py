@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from manent_server.domain.question import Answer
+
 
 @dataclass(frozen=True)
 class DeployRequest:
@@ -61,6 +63,15 @@ class AbandonRequest:
 
     reason: str
     force: bool = False
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """Answer what a deploy asks; `target` None: about every step it asks about."""
+
+    answer: Answer
+    target: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from manent_server.domain import question as questions
 from manent_server.domain.gates import Lock
 from manent_server.store.deploys import Deploy
 from manent_server.store.logs import Line
@@ -56,6 +57,7 @@ def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) 
         "workflow_version": row.workflow_version,
         "rollback_to": {"deploy": row.rollback_to, "version": back_to} if row.rollback_to else None,
         "cancel": _cancel(row),
+        "question": _question(row),
         "error": dict(row.error) if row.error else None,
         "superseded_by": row.superseded_by,
         "warnings": list(row.warnings or []),
@@ -81,6 +83,25 @@ def _cancel(row: Deploy) -> dict[str, Any] | None:
         "by": row.cancel_by,
         "rollback": row.cancel_rollback,
         "reason": row.cancel_reason,
+    }
+
+
+def _question(row: Deploy) -> dict[str, Any] | None:
+    """What a person has to answer, or has answered last."""
+    if not row.question:
+        return None
+    found = questions.load(row.question)
+    last = found.last
+    return {
+        "topic": found.topic,
+        "steps": list(found.steps),
+        "open": list(found.open_steps) if row.open_question else [],
+        "detail": found.detail,
+        "asked_at": instant(found.asked_at),
+        "answer": last and last.answer,
+        "answered_by": last and last.by,
+        "answered_at": instant(last.at) if last else None,
+        "reason": last and last.reason,
     }
 
 
@@ -117,6 +138,7 @@ def attempt(row: Attempt) -> dict[str, Any]:
         "lease_until": instant(row.lease_until),
         "ended_at": instant(row.ended_at),
         "result": row.result,
+        "resolved": row.resolved,
         "error": dict(row.error) if row.error else None,
         "outputs": dict(row.outputs) if row.outputs else None,
     }

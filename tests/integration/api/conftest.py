@@ -67,10 +67,8 @@ class FakeUsecases:
         }
 
     def calls(self) -> Calls:
-        answers: dict[str, Callable[..., Any]] = {
-            name: lambda *_: DEPLOY
-            for name in ("submit", "roll_back", "cancel", "abandon", "rerun")
-        }
+        doing = ("submit", "roll_back", "cancel", "abandon", "rerun", "retry", "resolve")
+        answers: dict[str, Callable[..., Any]] = {name: lambda *_: DEPLOY for name in doing}
         answers |= {name: lambda *_: LOCK for name in ("lock", "unlock")}
         answers |= {
             name: lambda *_: {"items": [], "next": None}
