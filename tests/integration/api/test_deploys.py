@@ -10,8 +10,10 @@ from starlette.testclient import TestClient
 from manent_server.api.body import digest
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Outcome, State
+from manent_server.domain.question import Answer
 from manent_server.usecases.accept import OVERRIDES
 from manent_server.usecases.requests import (
+    AnswerRequest,
     CancelRequest,
     DeployFilter,
     DeployRequest,
@@ -305,9 +307,18 @@ def test_a_rerun_says_where_it_begins_and_a_retry_does_not(
     assert fake.last() == ("rerun", ("d1", wanted), {"caller": ANN, "key": None})
 
     assert client.post("/api/v1/deploys/d1/retry").status_code == 202
-    assert fake.last() == ("rerun", ("d1", RerunRequest()), {"caller": ANN, "key": None})
+    assert fake.last() == ("retry", ("d1", RerunRequest()), {"caller": ANN, "key": None})
 
     assert client.post("/api/v1/deploys/d1/rerun", json={}).status_code == 422
+
+
+def test_an_answer_names_what_is_answered(client: TestClient, fake: FakeUsecases) -> None:
+    body = {"answer": "skip", "target": "web-1", "reason": "its disk is full"}
+    assert client.post("/api/v1/deploys/d1/resolve", json=body).status_code == 200
+    wanted = AnswerRequest(Answer.SKIP, "web-1", "its disk is full")
+    assert fake.last() == ("resolve", ("d1", wanted), {"caller": ANN, "key": None})
+    assert client.post("/api/v1/deploys/d1/resolve", json={"answer": "perhaps"}).status_code == 422
+    assert client.post("/api/v1/deploys/d1/resolve", json={}).status_code == 422
 
 
 def test_the_plan_of_a_rerun_is_shown(client: TestClient, fake: FakeUsecases) -> None:

@@ -23,7 +23,7 @@ SHOP = BASE + "applications: {shop: {plugin: p, environments: {staging: {targets
         (
             BASE.replace("{tier: staging}", "{tier: staging, approval: []}"),
             "environments.staging.approval",
-            "known here: tier, concurrency, pool, rollback, defaults",
+            "known here: tier, concurrency, pool, rollback, on_exhausted, defaults",
         ),
         (
             BASE.replace("{tier: staging}", "{tier: staging, teir: x}"),
@@ -54,7 +54,7 @@ def test_an_unknown_key_stops_and_names_the_nearest(
     assert hint in found["message"]
 
 
-LATER = ["collision", "if_blocked", "approvals", "windows", "promotion", "on_exhausted"]
+LATER = ["collision", "if_blocked", "approvals", "windows", "promotion"]
 LATER += ["freeze_running", "rollback_passes", "auto_promote"]
 
 
