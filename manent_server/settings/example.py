@@ -30,7 +30,7 @@ environments:
     concurrency: null             # deploys at once; null = environment_concurrency
     pool: default                 # pool whose workers deploy here
     rollback: automatic           # automatic or manual
-    on_exhausted: fail            # fail or pause: wait for a person when a step has used up its tries
+    on_exhausted: fail            # fail or pause: a step that used up its tries asks a person
     defaults:                     # lowest layer of every application here; these are the defaults
       max_parallel: 4             # targets of one wave at once
       soak: 0s                    # wait after each wave but the last; 0s = none

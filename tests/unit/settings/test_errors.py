@@ -23,7 +23,7 @@ SHOP = BASE + "applications: {shop: {plugin: p, environments: {staging: {targets
         (
             BASE.replace("{tier: staging}", "{tier: staging, approval: []}"),
             "environments.staging.approval",
-            "known here: tier, concurrency, pool, rollback, on_exhausted, defaults",
+            "known here: concurrency, defaults, on_exhausted, pool, rollback, tier",
         ),
         (
             BASE.replace("{tier: staging}", "{tier: staging, teir: x}"),
