@@ -14,7 +14,7 @@ from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.store import deploys, marks, queue, records, work, workers
+from manent_server.store import aftermath, deploys, marks, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -102,7 +102,7 @@ def _go_on(tx: Transaction, deploy: Deploy, claim: Claim) -> Start:
 
 def _deaths(tx: Transaction, deploy: Deploy) -> dict[str, int]:
     """Deaths under the steps that may run again: of a cancelled deploy those of its undoing."""
-    found = work.deaths(tx, deploy)
+    found = aftermath.deaths(tx, deploy)
     if deploy.cancel_requested_at is None:
         return found
     return {step: count for step, count in found.items() if step.startswith("rollback:")}

@@ -29,7 +29,7 @@ from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
-from manent_server.store import deploys, records, work
+from manent_server.store import aftermath, deploys, records, work
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import StepRow
@@ -237,7 +237,7 @@ class Stepper:
         step, run = self._step, self._run
         if step.target not in run.order.once or step.hook not in effects.ACTING:
             return step
-        found = run.ask(lambda tx: work.last_begun(tx, run.deploy.id, step.name))
+        found = run.ask(lambda tx: aftermath.last_begun(tx, run.deploy.id, step.name))
         last = Last(found.hook, found.result, found.outputs, found.resolved) if found else None
         move = effects.next_move(last, can_observe=effects.OBSERVE in run.order.hooks)
         if move == Move.ASK:

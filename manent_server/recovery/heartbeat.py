@@ -9,7 +9,7 @@ from datetime import timedelta
 from manent_server.engine.control import Watch
 from manent_server.engine.shop import Shop
 from manent_server.plugins.protocol import boottime
-from manent_server.store import heartbeats, work, workers
+from manent_server.store import heartbeats, workers
 from manent_server.store.heartbeats import Answer, Beat
 from manent_server.store.transaction import Store
 from manent_server.store.workers import Executor
@@ -77,7 +77,7 @@ class Heartbeat:
         with self._store.write() as tx:
             answer = heartbeats.beat(tx, said)
             if answer is None:
-                work.spare(tx, shop.identity.incarnation)
+                aftermath.spare(tx, shop.identity.incarnation)
         if answer is None:
             self._lose()
             return

@@ -254,64 +254,11 @@ def end_all_lost(tx: Transaction, attempts: Iterable[str], *, died: bool, messag
     tx.connection.execute(sa.update(a).where(*wanted).values(values))
 
 
-def spare(tx: Transaction, incarnation: str) -> None:
-    """A start of a worker that was taken for dead lives: its attempts count for no death."""
-    a = tx.tables.attempts
-    tx.connection.execute(
-        sa.update(a)
-        .where(a.c.incarnation == incarnation, sa.or_(a.c.died.is_(True), a.c.ended_at.is_(None)))
-        .values(died=False)
-    )
-
-
 def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:
     """Every attempt of a deploy in the order of hand-out."""
     a = tx.tables.attempts
     query = _attempts(tx).where(a.c.deploy == deploy).order_by(a.c.handed_out_at, a.c.id)
     return [Attempt(*row) for row in tx.connection.execute(query)]
-
-
-def deaths(tx: Transaction, deploy: Deploy) -> dict[str, int]:
-    """How many workers died under each step of the deploy's pass that has not ended."""
-    a, s = tx.tables.attempts, tx.tables.steps
-    of_step = sa.and_(
-        s.c.deploy == a.c.deploy, s.c.pass_number == a.c.pass_number, s.c.name == a.c.step
-    )
-    query = (
-        sa.select(a.c.step, sa.func.count())
-        .join(s, of_step)
-        .where(
-            a.c.deploy == deploy.id,
-            a.c.pass_number == deploy.pass_number,
-            a.c.died.is_(True),
-            s.c.ended_at.is_(None),
-        )
-        .group_by(a.c.step)
-    )
-    return {row[0]: int(row[1]) for row in tx.connection.execute(query)}
-
-
-def last_begun(tx: Transaction, deploy: str, step: str) -> Attempt | None:
-    """The last attempt of a step, over all passes of the deploy, that was not `not_started`."""
-    a = tx.tables.attempts
-    query = (
-        _attempts(tx)
-        .where(
-            a.c.deploy == deploy,
-            a.c.step == step,
-            sa.or_(a.c.result.is_(None), a.c.result != "not_started"),
-        )
-        .order_by(a.c.pass_number.desc(), a.c.attempt.desc())
-        .limit(1)
-    )
-    row = tx.connection.execute(query).one_or_none()
-    return Attempt(*row) if row else None
-
-
-def resolve_attempt(tx: Transaction, attempt: str, answer: str) -> None:
-    """Record what a person said of an attempt."""
-    a = tx.tables.attempts
-    tx.connection.execute(sa.update(a).where(a.c.id == attempt).values(resolved=answer))
 
 
 def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:

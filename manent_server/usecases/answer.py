@@ -13,7 +13,7 @@ from manent_server.domain.errors import Conflict, Invalid
 from manent_server.domain.plan import PREPARE
 from manent_server.domain.question import OFFERED, Answer, Question, Reply, Topic
 from manent_server.engine import asking, carrying, closing
-from manent_server.store import deploys, finding, queue, records, work
+from manent_server.store import aftermath, deploys, finding, queue, records, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -171,9 +171,9 @@ def _settle(tx: Transaction, given: _Given) -> None:
     """What a person says of work that was cut short is how its step ended, or that it runs."""
     row, reply = given.row, given.reply
     for step in given.steps:
-        attempt = work.last_begun(tx, row.id, step)
+        attempt = aftermath.last_begun(tx, row.id, step)
         if attempt is not None:
-            work.resolve_attempt(tx, attempt.id, reply.answer)
+            aftermath.resolve_attempt(tx, attempt.id, reply.answer)
         work.update_step(tx, row.id, row.pass_number, step, **_ending(reply))
     if reply.answer == Answer.FAILED:
         words = f"{', '.join(given.steps)} was resolved as failed by {reply.by}"

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from manent_server.engine import prelude
 from manent_server.engine.handout import Refusal
 from manent_server.engine.shop import Unwound
-from manent_server.store import records, work, workers
+from manent_server.store import aftermath, records, workers
 from manent_server.usecases import cancel, wake
 from manent_server.usecases.requests import CancelRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, place
@@ -204,7 +204,7 @@ def test_a_worker_that_was_only_silent_is_no_death(core: Core):
     lose(core, running)
     with core.store.write() as tx:
         assert workers.has_died(tx, "w1", running.worker.incarnation)
-        work.spare(tx, running.worker.incarnation)
+        aftermath.spare(tx, running.worker.incarnation)
     running.worker = core.worker("w2")
     running.deploy = running.begin(running.deploy.id)
     running.hand_out(running.errand())
