@@ -9,7 +9,7 @@ from datetime import timedelta
 from manent_server.engine.control import Watch
 from manent_server.engine.shop import Shop
 from manent_server.plugins.protocol import boottime
-from manent_server.store import heartbeats, workers
+from manent_server.store import aftermath, heartbeats, workers
 from manent_server.store.heartbeats import Answer, Beat
 from manent_server.store.transaction import Store
 from manent_server.store.workers import Executor
