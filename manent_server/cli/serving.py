@@ -104,9 +104,9 @@ class Service:
         # Replicas may share name and process id: each start is a holder of its own.
         holder = f"{self._house.settings.executor_id}:{secrets.token_hex(4)}"
         loops = Loops(
-            self._house.store,
+            self._desk,
             holder,
-            jobs(self._desk, self._house.metrics),
+            jobs(self._house.settings, self._house.metrics),
             lasts=crews.lease_length(self._house.settings),
         )
         loops.start()

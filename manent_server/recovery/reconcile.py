@@ -297,4 +297,8 @@ def dispose(desk: Desk) -> int:
             current.add(workflow_id(row.id, row.dispatch))
     # Read after the engine was asked: a dispatch made meanwhile is in neither list.
     old = [workflow for workflow in waiting if workflow not in current]
+    with (
+        desk.store.write()
+    ):  # the engine writes for itself: what its holder must hold is asked here
+        pass
     return inspection.dispose(client, old)

@@ -8,6 +8,7 @@ already is a success.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -83,10 +84,15 @@ class Transaction:
         return self.connection.begin_nested()
 
 
+def _nothing(_: Transaction) -> None:
+    """What an ordinary writing transaction begins with."""
+
+
 class Store:
     """The tables of one database, by transactions."""
 
     def __init__(self, engines: Engines) -> None:
+        self._demand: Callable[[Transaction], None] = _nothing
         self._tables = tables.build(engines.dialect)
         self._dialect = engines.dialect
         self._writer = engines.ours.execution_options(**{WRITES: True})
@@ -95,6 +101,16 @@ class Store:
             # Each statement stands alone: no lock, no snapshot and no idle transaction.
             self._reader = engines.ours.execution_options(isolation_level="AUTOCOMMIT")
         self._outages = Outages(engines.url)
+
+    def under(self, demand: Callable[[Transaction], None]) -> "Store":
+        """The same tables for whoever may write only while something holds.
+
+        Args:
+            demand: Called first in every writing transaction; what it raises ends that.
+        """
+        guarded = copy(self)
+        guarded._demand = demand  # noqa: SLF001 - of this very class
+        return guarded
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -119,7 +135,9 @@ class Store:
         inside another.
         """
         with self._writer.begin() as connection:
-            yield Transaction(connection, self._tables, self._dialect)
+            transaction = Transaction(connection, self._tables, self._dialect)
+            self._demand(transaction)
+            yield transaction
 
     def consult(self, ask: Callable[[Transaction], T], *, stop: Callable[[], bool] = never) -> T:
         """A read that is repeated until it is answered.

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from manent_server.domain.errors import Unavailable
 from manent_server.domain.liveness import is_lost
 from manent_server.store.transaction import Transaction
 
@@ -181,6 +182,33 @@ def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
         sa.select(leases.c.token, leases.c.until).where(leases.c.name == lease.name)
     ).one_or_none()
     return row is not None and row.token == lease.token and row.until > at
+
+
+class LeaseLost(Unavailable):
+    """A batch of a lease's holder that comes too late: another may act by now."""
+
+
+def demand_lease(tx: Transaction, lease: Lease, *, lasts: timedelta, prolongs: bool) -> None:
+    """Go on only if the lease is still this holder's; nobody can take it before the end of `tx`.
+
+    Args:
+        tx: The transaction that acts.
+        lease: As it was taken.
+        lasts: How long it lasts from now if it is prolonged.
+        prolongs: Whether to do that.
+
+    Raises:
+        LeaseLost: It has ended, or it is another's.
+    """
+    leases = tx.tables.leases
+    mine = leases.c.name == lease.name, leases.c.token == lease.token
+    query = sa.select(leases.c.until).where(*mine).with_for_update(read=True, key_share=True)
+    until = tx.connection.execute(query).scalar_one_or_none()
+    at = tx.now()
+    if until is None or until <= at:
+        raise LeaseLost(f"the lease {lease.name} has ended", next="another process goes on")
+    if prolongs:
+        tx.connection.execute(sa.update(leases).where(*mine).values(until=at + lasts))
 
 
 def give_up_lease(tx: Transaction, lease: Lease) -> None:

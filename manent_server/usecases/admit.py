@@ -18,7 +18,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.queue import Environment
 from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Store, Transaction
-from manent_server.store.workers import Executor
+from manent_server.store.workers import Executor, LeaseLost
 from manent_server.usecases import live as lives
 
 _log = logging.getLogger(__name__)
@@ -42,10 +42,20 @@ class Admission:
         self._dispatcher = dispatcher
         self._stale_after = stale_after
 
+    def under(self, store: Store) -> "Admission":
+        """The same admission, in transactions of this store."""
+        return Admission(store, self._dispatcher, stale_after=self._stale_after)
+
     def __call__(self, environment: str) -> None:
-        """Admit in a transaction of its own; a failure is the next round's to mend."""
+        """Admit in a transaction of its own; a failure is the next round's to mend.
+
+        Raises:
+            LeaseLost: It is admitted for a loop whose lease has ended.
+        """
         try:
             self._store.once(lambda tx: self.admit(tx, environment))
+        except LeaseLost:
+            raise
         except Exception:  # noqa: BLE001 - logged whole; what came before stays done
             _log.exception("admission to %s failed; the next round tries again", environment)
 

@@ -1,7 +1,7 @@
 """The desk: what every use case works with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manent_server.domain import names
@@ -10,7 +10,7 @@ from manent_server.engine.dispatch import Dispatcher
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host
 from manent_server.settings.values import Application, Environment, Placement, Settings
-from manent_server.store.transaction import Store
+from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases.admit import Admission
 
 STARTING = "starting"
@@ -32,6 +32,11 @@ class Desk:
     settings: Callable[[], Settings]
     report: Callable[[], Mapping[str, Any]]
     metrics: Metrics
+
+    def under(self, demand: Callable[[Transaction], None]) -> "Desk":
+        """The same desk for whoever may write only while something holds; see `Store.under`."""
+        store = self.store.under(demand)
+        return replace(self, store=store, admission=self.admission.under(store))
 
     @property
     def url(self) -> str:

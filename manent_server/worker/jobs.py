@@ -1,11 +1,14 @@
 """The leased loops of every `serve` process."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from manent_server.engine.identity import identify
 from manent_server.observability.metrics import Metrics
 from manent_server.recovery import reconcile
 from manent_server.recovery.reconcile import Reconciler
+from manent_server.settings import Settings
 from manent_server.store import queue, records
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import executors, wake
@@ -17,25 +20,28 @@ _DISPOSAL = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
 
 
-def jobs(desk: Desk, metrics: Metrics) -> list[Job]:
+def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
     """Every job, by the name of its lease."""
-    recovery = desk.settings().recovery
+    often = min(settings.recovery.heartbeat_interval, timedelta(seconds=5))
+    return [
+        Job("admission", _SOON, lambda desk: partial(admit_all, desk)),
+        Job("wake", _SOON, lambda desk: partial(wake.wake_due, desk)),
+        Job("reconciler", often, partial(_reconcile, settings, metrics)),
+        Job("disposal", _DISPOSAL, lambda desk: partial(reconcile.dispose, desk)),
+        Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),
+        Job("registry", _HOURLY, lambda desk: partial(executors.forget_old, desk)),
+    ]
+
+
+def _reconcile(settings: Settings, metrics: Metrics, desk: Desk) -> Callable[[], object]:
     reconciler = Reconciler(
         desk,
         metrics,
-        identify(desk.settings().executor_id),
-        heartbeat_interval=recovery.heartbeat_interval,
-        stale_after=recovery.stale_after,
+        identify(settings.executor_id),
+        heartbeat_interval=settings.recovery.heartbeat_interval,
+        stale_after=settings.recovery.stale_after,
     )
-    often = min(recovery.heartbeat_interval, timedelta(seconds=5))
-    return [
-        Job("admission", _SOON, lambda: admit_all(desk)),
-        Job("wake", _SOON, lambda: wake.wake_due(desk)),
-        Job("reconciler", often, reconciler.round),
-        Job("disposal", _DISPOSAL, lambda: reconcile.dispose(desk)),
-        Job("keys", _HOURLY, lambda: forget_keys(desk)),
-        Job("registry", _HOURLY, lambda: executors.forget_old(desk)),
-    ]
+    return reconciler.round
 
 
 def admit_all(desk: Desk) -> None:

@@ -1,0 +1,127 @@
+"""Leased loops: every batch of a holder asks whether the lease is still its own."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from manent_server.observability.metrics import Metrics
+from manent_server.store import workers
+from manent_server.store.workers import LeaseLost
+from manent_server.usecases.desk import Desk
+from manent_server.worker.jobs import jobs
+from manent_server.worker.loops import Job, Loop
+from tests.rig.core import Core, long_ago
+
+LASTS = timedelta(seconds=30)
+
+
+def loop(core: Core, body: Callable[[Desk], object], *, holder: str = "a") -> Loop:
+    job = Job("wake", timedelta(seconds=1), lambda desk: lambda: body(desk))
+    return Loop(core.desk, holder, job, lasts=LASTS)
+
+
+def write(desk: Desk) -> None:
+    """A batch that can be seen."""
+    with desk.store.write() as tx:
+        workers.take_lease(tx, "trace", "a", lasts=LASTS, at=tx.now())
+
+
+def expire(core: Core) -> None:
+    with core.store.write() as tx:
+        table = tx.tables.leases
+        tx.connection.execute(
+            sa.update(table).where(table.c.name == "wake").values(until=long_ago())
+        )
+
+
+def steal(core: Core) -> None:
+    """Another process takes the lease, which has ended."""
+    expire(core)
+    with core.store.write() as tx:
+        assert workers.take_lease(tx, "wake", "b", lasts=LASTS, at=tx.now()) is not None
+
+
+def leases(core: Core) -> set[str]:
+    return {str(row["name"]) for row in core.rows("leases")}
+
+
+def test_the_holder_works(core: Core):
+    loop(core, write).round()
+    assert leases(core) == {"wake", "trace"}
+
+
+def test_who_does_not_hold_it_does_not(core: Core):
+    loop(core, lambda _: None, holder="b").round()
+    loop(core, write).round()
+    assert leases(core) == {"wake"}
+
+
+@pytest.mark.parametrize("how", [expire, steal])
+def test_a_batch_that_comes_after_the_lease_writes_nothing(
+    core: Core, how: Callable[[Core], None], caplog: pytest.LogCaptureFixture
+):
+    """I13: stopped in the middle of a round, the holder goes on when another one acts."""
+
+    def body(desk: Desk) -> None:
+        how(core)
+        write(desk)
+
+    loop(core, body).round()
+    assert leases(core) == {"wake"}
+    assert "stops its round" in caplog.text
+
+
+def test_admission_of_a_loop_is_a_batch_of_it(core: Core):
+    core.worker()
+    deploy = core.submit()
+    assert core.slots() == [deploy]
+    lost: list[str] = []
+
+    def body(desk: Desk) -> None:
+        steal(core)
+        try:
+            desk.admission("staging")
+        except LeaseLost:
+            lost.append("lost")
+
+    loop(core, body).round()
+    assert lost == ["lost"]
+
+
+def test_a_long_round_prolongs_its_lease(core: Core, monkeypatch: pytest.MonkeyPatch):
+    job = Job("wake", timedelta(seconds=1), lambda desk: lambda: write(desk))
+    made = Loop(core.desk, "a", job, lasts=LASTS)
+    made.round()
+    short = core.at() + timedelta(seconds=1)
+    with core.store.write() as tx:
+        tx.connection.execute(sa.update(tx.tables.leases).values(until=short))
+    monkeypatch.setattr(made._tenure, "take", lambda: True)
+    made._tenure._renew_at = 0.0
+    made.round()
+    (until,) = [row["until"] for row in core.rows("leases") if row["name"] == "wake"]
+    assert until > short
+
+
+@pytest.mark.postgres
+def test_nobody_takes_the_lease_from_under_a_batch(postgres_core: Core):
+    """The batch may end after the lease does: the next holder begins after it."""
+    seen: list[object] = []
+
+    def body(desk: Desk) -> None:
+        with desk.store.write() as tx:
+            tx.now()
+            with postgres_core.store.write() as other:
+                at = other.now() + timedelta(minutes=5)
+                seen.append(workers.take_lease(other, "wake", "b", lasts=LASTS, at=at))
+
+    loop(postgres_core, body).round()
+    assert seen == [None]
+
+
+def test_every_job_asks_for_its_lease(core: Core):
+    """One round of each, held and then lost: what writes is stopped."""
+    for job in jobs(core.settings, Metrics()):
+        Loop(core.desk, "a", job, lasts=LASTS).round()
+    assert {"admission", "wake", "reconciler", "disposal", "keys"} <= leases(core)
