@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.conftest import StartRig
+from tests.rig.ledger import Ledger
 from tests.rig.process import is_alive, until
 from tests.rig.serve import Rig
 
@@ -32,7 +33,7 @@ def cancel(rig: Rig, server: str, deploy: str) -> int:
 
 
 def test_a_cancel_through_any_server_ends_what_any_worker_runs(
-    start_rig: StartRig, postgres_url: str
+    start_rig: StartRig, ledger: Ledger, postgres_url: str
 ) -> None:
     """B65, B67, B63: all CANCELLED and their processes gone within ten seconds."""
     names = [f"app{number}" for number in range(RUNNING)]
@@ -41,11 +42,9 @@ def test_a_cancel_through_any_server_ends_what_any_worker_runs(
         {
             "environments": {"staging": {"concurrency": RUNNING}},
             "worker": {"concurrency": 4},
+            "applications": {name: ledger.application() for name in names},
         },
     )
-    rig.configure({"applications": {name: rig.ledger.application() for name in names}})
-    rig.stop()
-    rig.start()
     for name in ("w1", "w2"):
         start_server(rig, name)
     rig.ledger.tell({"sleep": 120, "child": 120, "tick": 0.5, "ignore_term": True})

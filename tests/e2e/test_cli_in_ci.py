@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import StartRig
 from tests.rig.ledger import Ledger
 from tests.rig.process import until
 from tests.rig.serve import BIN, Config, Rig
@@ -19,8 +18,9 @@ ONCE = {"attempts": 1, "initial": "100ms", "factor": 2, "cap": "1s", "total": "1
 
 
 def config(ledger: Ledger) -> Config:
-    names = ("good", "fails", "back", "stop", "late", "held", "slow")
+    names = ("good", "fails", "back", "stop", "late", "held", "slow", "cut", "torn")
     return {
+        "recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"},
         "environments": {"staging": {"concurrency": 20}},
         "applications": {name: ledger.application(retry=ONCE) for name in names},
     }
@@ -150,20 +150,18 @@ def test_a_client_that_ends_leaves_its_deploy_alone(shared: Rig, number: signal.
     assert shared.ended(deploy)["outcome"] == "deployed"
 
 
-def test_a_wait_outlives_the_restart_of_the_server(start_rig: StartRig, database_url: str) -> None:
+def test_a_wait_outlives_the_restart_of_the_server(shared: Rig) -> None:
     """B151: cut off, then back: the true end, once."""
-    quick = {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}}
-    rig = start_rig(database_url, quick)
-    rig.ledger.tell({"sleep": 2})
-    rig.ledger.tell({"exit": 65}, version="2", hook="deploy")
-    waits = [start(rig, "deploy", "shop", "staging", "1"), start(rig, "deploy", "billing",
-             "staging", "2")]  # fmt: skip
+    shared.ledger.tell({"sleep": 2}, application="cut")
+    shared.ledger.tell({"sleep": 2, "exit": 65}, application="torn", hook="deploy")
+    names = ("cut", "torn")
+    waits = [start(shared, "deploy", name, "staging", "1") for name in names]
     ids = [first_line(client) for client in waits]
-    until(rig.ledger.runs, what="a hook to begin")
-    rig.kill()
+    until(lambda: shared.ledger.runs(deploy=ids[0]), what="a hook to begin")
+    shared.kill()
     time.sleep(3)  # the thing under test: nobody answers for so long
-    rig.start()
+    shared.start()
     ends = [client.communicate(timeout=60)[1] for client in waits]
     assert [client.returncode for client in waits] == [0, 3], ends
-    assert [rig.get(f"/deploys/{one}")["outcome"] for one in ids] == ["deployed", "failed"]
-    assert len(rig.get("/deploys")["items"]) == 2
+    assert [shared.get(f"/deploys/{one}")["outcome"] for one in ids] == ["deployed", "failed"]
+    assert [len(shared.get("/deploys", application=name)["items"]) for name in names] == [1, 1]

@@ -2,16 +2,40 @@
 
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.conftest import StartRig
+from tests.rig.ledger import Ledger
+from tests.rig.matrix import mostly, only
 from tests.rig.postgres import Postgres
 from tests.rig.process import until
-from tests.rig.serve import Rig
+from tests.rig.serve import Config, Rig
 
 pytestmark = pytest.mark.e2e
+QUICK = {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}}
+
+
+def config(ledger: Ledger) -> Config:
+    return QUICK
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[Postgres]:
+    """A Postgres that is stopped and started; it runs again when a test of it ends."""
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def parted(fragile: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A server whose database is that Postgres."""
+    with Rig(tmp_path_factory.mktemp("parted"), fragile.create_database(), QUICK) as rig:
+        yield rig
 
 
 def probe(rig: Rig, path: str, *, name: str = "w0", where: str = "") -> httpx2.Response:
@@ -33,19 +57,28 @@ def explained(rig: Rig, deploy: str) -> dict[str, object]:
     return found
 
 
-def test_probes_tell_an_absent_database_from_a_dead_process(
-    start_rig: StartRig, own_postgres: Postgres
-) -> None:
+@pytest.mark.xdist_group("parted")
+def test_probes_tell_an_absent_database_from_a_dead_process(parted: Rig, fragile: Postgres) -> None:
     """B142, B37: livez is 200 throughout; readyz 503 while starting and while it is away."""
-    rig = start_rig(own_postgres.create_database())
-    pid = rig.process().pid
+    pid = parted.process().pid
     for where in ("", "metrics"):
-        assert probe(rig, "/livez", where=where).status_code == 200
-        ready = probe(rig, "/readyz", where=where)
+        assert probe(parted, "/livez", where=where).status_code == 200
+        ready = probe(parted, "/readyz", where=where)
         assert (ready.status_code, ready.json()["ready"]) == (200, True)
-    assert probe(rig, "/metrics").status_code == 401
-    own_postgres.stop()
-    began = time.monotonic()
+    assert probe(parted, "/metrics").status_code == 401
+    fragile.stop()
+    assert_away(parted)
+    fragile.start()
+    until(parted.is_ready, what="ready again", limit=20)
+    assert parted.process().pid == pid
+    assert "manent_database_up 1.0" in probe(parted, "/metrics", where="metrics").text
+    assert parted.get("/deploys")["items"] == []
+    assert "Traceback" not in parted.logs()
+    assert parted.deployed("1")["outcome"] == "deployed"
+
+
+def assert_away(rig: Rig) -> None:
+    """Every route says when to come back, and the process lives."""
     away = until(
         lambda: (found := probe(rig, "/readyz")).status_code == 503 and found,
         what="not ready", limit=10,
@@ -56,98 +89,117 @@ def test_probes_tell_an_absent_database_from_a_dead_process(
     assert probe(rig, "/livez", where="metrics").status_code == 200
     assert time.monotonic() - began < 2
     assert "manent_database_up 0.0" in probe(rig, "/metrics", where="metrics").text
-    refused = rig.http("GET", "/deploys")
-    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
-    assert refused.headers["retry-after"]
-    own_postgres.start()
-    until(rig.is_ready, what="ready again", limit=15)
-    assert rig.process().pid == pid
-    assert rig.deployed("1")["outcome"] == "deployed"
+    asked = [rig.http("GET", path) for path in ("/deploys", "/environments/staging", "/locks")]
+    body = {"application": "shop", "environment": "staging", "version": "1"}
+    for refused in (*asked, rig.http("POST", "/deploys", json=body)):
+        assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+        assert refused.headers["retry-after"]
 
 
-def test_a_start_without_a_database_is_stopped_at_once(
-    start_rig: StartRig, own_postgres: Postgres
+@pytest.mark.xdist_group("parted")
+def test_an_outage_of_the_database_in_mid_hook_costs_nothing(
+    parted: Rig, fragile: Postgres
 ) -> None:
+    """The database is away for ten seconds: one hook run, the same worker process."""
+    pid = parted.process().pid
+    parted.ledger.tell({"sleep": 10}, version="away")
+    deploy = parted.deploy("away")["id"]
+    until(lambda: parted.ledger.runs(deploy=deploy), what="the hook to begin")
+    fragile.stop()
+    until(lambda: parted.ledger.runs(deploy=deploy)[0].ended, what="the hook to end", limit=20)
+    fragile.start()
+    assert parted.ended(deploy, limit=30)["outcome"] == "deployed"
+    assert len(parted.ledger.runs(deploy=deploy)) == 1
+    assert parted.process().pid == pid
+    assert parted.process().is_running()
+
+
+@pytest.mark.xdist_group("parted")
+def test_a_start_without_a_database_is_stopped_at_once(parted: Rig, fragile: Postgres) -> None:
     """B130, B37: until then it lives, is not ready and says so; the next start finds it."""
-    rig = start_rig(own_postgres.create_database())
-    rig.stop()
-    own_postgres.stop()
-    rig.start(wait=False)
-    until(lambda: answers(rig, "/livez"), what="the listeners", limit=20)
-    assert "starting" in probe(rig, "/readyz").json()["reasons"]
+    parted.stop()
+    fragile.stop()
+    parted.start(wait=False)
+    until(lambda: answers(parted, "/livez"), what="the listeners", limit=20)
+    assert "starting" in probe(parted, "/readyz").json()["reasons"]
     began = time.monotonic()
-    assert rig.stop(limit=15) == 0
+    assert parted.stop(limit=15) == 0
     assert time.monotonic() - began < 5
-    rig.start(wait=False)
-    until(lambda: answers(rig, "/livez"), what="the listeners", limit=20)
-    own_postgres.start()
-    until(rig.is_ready, what="ready", limit=20)
+    parted.start(wait=False)
+    until(lambda: answers(parted, "/livez"), what="the listeners", limit=20)
+    fragile.start()
+    until(parted.is_ready, what="ready", limit=20)
 
 
-def test_a_drain_takes_requests_and_finishes_what_runs(rig: Rig) -> None:
+def test_a_drain_takes_requests_and_finishes_what_runs(shared: Rig) -> None:
     """B127: not ready at once, the API answers, what is asked for waits, exit 0."""
-    rig.ledger.tell({"sleep": 3}, version="1")
-    running = rig.deploy("1")["id"]
-    until(rig.ledger.runs, what="the hook")
-    rig.send(signal.SIGTERM)
+    shared.ledger.tell({"sleep": 3}, version="drain.1")
+    running = shared.deploy("drain.1")["id"]
+    until(lambda: shared.ledger.runs(deploy=running), what="the hook")
+    shared.send(signal.SIGTERM)
     draining = until(
-        lambda: (found := probe(rig, "/readyz")).status_code == 503 and found, what="draining"
+        lambda: (found := probe(shared, "/readyz")).status_code == 503 and found, what="draining"
     )
     assert draining.json()["draining"] is True
     assert draining.json()["running"] == 1
-    assert probe(rig, "/livez").status_code == 200
-    waiting = rig.deploy("2")
-    assert rig.process().wait() == 0
-    assert [(run.version, run.exit) for run in rig.ledger.runs()] == [("1", 0)]
-    assert "draining" in rig.process().output()
-    rig.start()
-    assert rig.get(f"/deploys/{running}")["outcome"] == "deployed"
-    assert rig.ended(waiting["id"])["outcome"] == "deployed"
+    assert probe(shared, "/livez").status_code == 200
+    waiting = shared.deploy("drain.2")
+    assert shared.process().wait() == 0
+    assert [run.exit for run in shared.ledger.runs(deploy=running)] == [0]
+    assert shared.ledger.runs(deploy=waiting["id"]) == []
+    assert "draining" in shared.process().output()
+    shared.start()
+    assert shared.get(f"/deploys/{running}")["outcome"] == "deployed"
+    assert shared.ended(waiting["id"])["outcome"] == "deployed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_it_now_and_nothing_is_lost(rig: Rig, number: signal.Signals) -> None:
+def test_a_second_signal_ends_it_now_and_nothing_is_lost(
+    shared: Rig, number: signal.Signals
+) -> None:
     """B130: 128 + n, hooks dead, the deploy goes on after the next start."""
-    rig.ledger.tell({"sleep": 30, "tick": 0.1, "child": 30}, attempt=1)
-    deploy = rig.deploy("1")["id"]
-    until(rig.ledger.children, what="the hook")
-    rig.send(number)
-    until(lambda: probe(rig, "/readyz").status_code == 503, what="draining")
-    rig.send(number)
-    assert rig.process().wait(limit=5) == 128 + number
-    rig.start()
-    assert rig.ended(deploy, limit=30)["outcome"] == "deployed"
-    first, second = rig.ledger.runs()
-    (child,) = rig.ledger.children(attempt=1)
+    shared.ledger.tell({"sleep": 30, "tick": 0.1, "child": 30}, attempt=1)
+    deploy = shared.deploy(f"signal.{int(number)}")["id"]
+    until(lambda: shared.ledger.children(deploy=deploy), what="the hook")
+    shared.send(number)
+    until(lambda: probe(shared, "/readyz").status_code == 503, what="draining")
+    shared.send(number)
+    assert shared.process().wait(limit=5) == 128 + number
+    shared.start()
+    assert shared.ended(deploy, limit=30)["outcome"] == "deployed"
+    first, second = shared.ledger.runs(deploy=deploy)
+    (child,) = shared.ledger.children(deploy=deploy, attempt=1)
     assert max(first.until, child.until) < second.started
 
 
-def test_without_a_worker_a_deploy_waits_and_says_for_whom(
-    start_rig: StartRig, database_url: str
-) -> None:
-    rig = start_rig(database_url, options=["--no-worker"])
-    deploy = rig.deploy("1")
+@mostly("sqlite")
+def test_without_a_worker_a_deploy_waits_and_says_for_whom(shared: Rig) -> None:
+    assert shared.stop() == 0
+    shared._options["w0"] = ("--no-worker",)
+    shared.start()
+    deploy = shared.deploy("waits")
     assert (deploy["state"], deploy["phase"]) == ("ENQUEUED", "queued")
-    why = explained(rig, deploy["id"])
+    why = explained(shared, deploy["id"])
     assert why["summary"] == "position 1 in the queue, no worker of pool default is alive"
     assert why["workers"] == {"pool": "default", "alive": [], "lacking": ["a live worker"]}
-    told = rig.cli(["explain", deploy["id"]])
+    told = shared.cli(["explain", deploy["id"]])
     assert (told.returncode, "no worker" in told.stdout) == (0, True)
-    assert rig.ledger.runs() == []
-    assert "manent_executor_up{" not in probe(rig, "/metrics", where="metrics").text
-    assert rig.stop() == 0
-    rig._options["w0"] = ()
-    rig.start()
-    assert rig.ended(deploy["id"])["outcome"] == "deployed"
+    assert shared.ledger.runs(deploy=deploy["id"]) == []
+    assert "manent_executor_up{" not in probe(shared, "/metrics", where="metrics").text
+    assert shared.stop() == 0
+    shared._options["w0"] = ()
+    shared.start()
+    assert shared.ended(deploy["id"])["outcome"] == "deployed"
 
 
-@pytest.fixture
-def lone(start_rig: StartRig, postgres_url: str) -> Rig:
+@pytest.fixture(scope="module")
+def lone(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres) -> Iterator[Rig]:
     """An API without a worker, and one worker beside it."""
-    quick = {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}}
-    rig = start_rig(postgres_url, quick, options=["--no-worker"])
-    rig.start_worker("w1")
-    return rig
+    folder: Path = tmp_path_factory.mktemp("lone")
+    url = postgres_server.create_database()
+    with Rig(folder, url, QUICK, options=["--no-worker"]) as rig:
+        rig.start_worker("w1")
+        yield rig
 
 
 def is_up(rig: Rig, executor: str) -> float:
@@ -157,6 +209,7 @@ def is_up(rig: Rig, executor: str) -> float:
     return float(line.split()[-1])
 
 
+@pytest.mark.xdist_group("lone")
 def test_a_process_without_the_api_opens_the_listener_of_probes_alone(lone: Rig) -> None:
     with pytest.raises(httpx2.TransportError):
         lone._http().get(f"http://127.0.0.1:{lone._ports['w1'][0]}/livez")
@@ -165,9 +218,10 @@ def test_a_process_without_the_api_opens_the_listener_of_probes_alone(lone: Rig)
     refused = probe(lone, "/api/v1/deploys", name="w1", where="metrics")
     assert refused.status_code in (401, 404)
     assert is_up(lone, "w1") == 1
-    assert lone.deployed("1")["executor"] == "w1"
+    assert lone.deployed("probed")["executor"] == "w1"
 
 
+@pytest.mark.xdist_group("lone")
 def test_one_worker_lost_blocks_with_a_name_and_is_freed_by_a_cancel(lone: Rig) -> None:
     """B12, B09: the next deploy says who is in the way; cancel frees the place; no surgery."""
     lone.ledger.tell({"sleep": 60, "tick": 0.1}, version="1")
@@ -246,23 +300,25 @@ def test_a_second_process_gives_up_naming_the_first(start_rig: StartRig, postgre
     assert rig.deployed("1")["outcome"] == "deployed"
 
 
-def test_a_second_process_on_one_sqlite_file_is_refused(
-    start_rig: StartRig, sqlite_url: str
-) -> None:
-    """B137: exit 75 naming the holder; the first goes on."""
-    rig = start_rig(sqlite_url)
-    start_twin(rig)
-    assert rig.process("w1").wait(limit=20) == 75
-    said = rig.process("w1").output()
-    assert f"process {rig.process().pid}" in said
+@only("sqlite")
+def test_a_second_process_on_one_sqlite_file_is_refused(shared: Rig) -> None:
+    """B137: exit 75 naming the holder; the first goes on, and tokens are made beside it."""
+    start_twin(shared)
+    assert shared.process("w1").wait(limit=20) == 75
+    said = shared.process("w1").output()
+    assert f"process {shared.process().pid}" in said
+    assert "is served by process" in said
     assert "next:" in said
     assert "Traceback" not in said
-    assert rig.deployed("1")["outcome"] == "deployed"
+    token = shared.new_token("beside", "viewer")
+    answer = shared.http("GET", "/deploys", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    assert shared.deployed("beside")["outcome"] == "deployed"
 
 
-def test_a_taken_port_is_named(start_rig: StartRig, postgres_url: str) -> None:
-    rig = start_rig(postgres_url)
-    told = rig.server_cli(["serve"], limit=30)
+@only("postgres")
+def test_a_taken_port_is_named(shared: Rig) -> None:
+    told = shared.server_cli(["serve"], limit=30)
     assert told.returncode not in (0, 1)
     assert "listen" in told.stderr
     assert "Traceback" not in told.stderr

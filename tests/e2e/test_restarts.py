@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rig.ledger import Ledger
+from tests.rig.matrix import alternating, mostly
 from tests.rig.process import until
 from tests.rig.serve import Config, Rig
 
@@ -59,7 +60,9 @@ def check(rig: Rig, deploy: str, expected: list[tuple[str, str]]) -> None:
     assert rig.ledger.overlaps() == []
 
 
-@pytest.mark.parametrize("done", range(len(STEPS) + 1))
+@pytest.mark.parametrize(
+    ("shared", "done"), alternating(range(len(STEPS) + 1)), indirect=["shared"]
+)
 def test_a_crash_at_a_step_boundary_repeats_nothing_that_ended(shared: Rig, done: int) -> None:
     """B07: killed right after the end of each step; two more deploys behind it go on."""
     offset = random.uniform(0, 0.05)  # noqa: S311 - where exactly is luck, on purpose
@@ -82,7 +85,7 @@ def test_fifty_crashes_at_step_boundaries_lose_nothing(shared: Rig, turn: int) -
     test_a_crash_at_a_step_boundary_repeats_nothing_that_ended(shared, done)
 
 
-@pytest.mark.parametrize("done", [3, 4])
+@pytest.mark.parametrize(("shared", "done"), alternating([3, 4]), indirect=["shared"])
 def test_a_crash_during_the_way_back_goes_on_backwards(shared: Rig, done: int) -> None:
     """Killed after the failure and after the first rollback: no target is undone twice."""
     assert shared.deployed("good", application="back")["outcome"] == "deployed"
@@ -99,6 +102,7 @@ def test_a_crash_during_the_way_back_goes_on_backwards(shared: Rig, done: int) -
     assert {(row["version"], row["state"]) for row in stock} == {("good", "known")}
 
 
+@mostly("postgres")
 def test_two_crashes_of_one_deploy_lose_neither(shared: Rig) -> None:
     """The worker dies at a boundary, and again inside of the next hook."""
     shared.ledger.tell({"sleep": 0.2}, application="walk")

@@ -2,38 +2,50 @@
 
 import pytest
 
+from tests.rig.ledger import Ledger
+from tests.rig.matrix import mostly
 from tests.rig.process import left_behind, until
+from tests.rig.serve import Config
 
 pytestmark = pytest.mark.e2e
 
 
-def test_a_deploy_acts_on_the_ledger(rig):
-    ended = rig.deployed("v1")
+def config(ledger: Ledger) -> Config:
+    return {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}}
+
+
+def test_a_deploy_acts_on_the_ledger(shared):
+    ended = shared.deployed("v1")
     assert (ended["state"], ended["outcome"]) == ("SUCCESS", "deployed")
-    assert [(run.hook, run.version) for run in rig.ledger.runs()] == [("deploy", "v1")]
+    runs = shared.ledger.runs(deploy=ended["id"])
+    assert [(run.hook, run.version) for run in runs] == [("deploy", "v1")]
 
 
-def test_a_killed_server_takes_its_hooks_along_and_starts_again(rig):
-    rig.ledger.tell({"sleep": 60, "child": 60, "tick": 0.05})
-    deploy = rig.deploy("v1")
-    until(rig.ledger.children, what="the hook's detached child")
-    rig.kill()
-    until(lambda: not list(left_behind(rig.folder)), what="the end of all processes", limit=5)
-    rig.ledger.tell()
-    rig.start()
-    assert rig.ended(deploy["id"])["outcome"] == "deployed"
-    assert [run.attempt for run in rig.ledger.runs(hook="deploy")] == [1, 2]
-    assert not rig.ledger.overlaps()
+@mostly("sqlite")
+def test_a_killed_server_takes_its_hooks_along_and_starts_again(shared):
+    shared.ledger.tell({"sleep": 60, "child": 60, "tick": 0.05})
+    deploy = shared.deploy("killed")["id"]
+    until(lambda: shared.ledger.children(deploy=deploy), what="the hook's detached child")
+    shared.kill()
+    until(lambda: not list(left_behind(shared.folder)), what="the end of all processes", limit=5)
+    shared.ledger.tell()
+    shared.start()
+    assert shared.ended(deploy)["outcome"] == "deployed"
+    runs = shared.ledger.runs(deploy=deploy, hook="deploy")
+    assert [run.attempt for run in runs] == [1, 2]
+    assert not shared.ledger.overlaps()
 
 
-def test_a_stopped_server_has_finished_what_it_ran(rig):
-    rig.ledger.tell({"sleep": 1})
-    rig.deploy("v1")
-    until(rig.ledger.runs, what="the hook")
-    assert rig.stop() == 0
-    (run,) = rig.ledger.runs()
+@mostly("postgres")
+def test_a_stopped_server_has_finished_what_it_ran(shared):
+    shared.ledger.tell({"sleep": 1})
+    deploy = shared.deploy("stopped")["id"]
+    until(lambda: shared.ledger.runs(deploy=deploy), what="the hook")
+    assert shared.stop() == 0
+    (run,) = shared.ledger.runs(deploy=deploy)
     assert run.exit == 0
-    assert not list(left_behind(rig.folder))
+    assert not list(left_behind(shared.folder))
+    shared.start()
 
 
 @pytest.mark.postgres
@@ -49,15 +61,9 @@ def test_further_workers_share_the_work(start_rig, postgres_url):
     assert rig.stop("w1") == 0
 
 
-def test_a_process_without_worker_accepts_and_runs_nothing(start_rig, sqlite_url):
-    rig = start_rig(sqlite_url, options=["--no-worker"])
-    deploy = rig.deploy("v1")
-    assert rig.get(f"/deploys/{deploy['id']}")["state"] == "ENQUEUED"
-    assert rig.ledger.lines() == []
-
-
-def test_the_client_speaks_to_the_rig(rig):
-    rig.deployed("v1")
-    said = rig.cli(["list", "-o", "json"], check=True)
-    assert '"v1"' in said.stdout
-    assert rig.cli(["show", "0000000000"]).returncode == 6
+@mostly("postgres")
+def test_the_client_speaks_to_the_rig(shared):
+    shared.deployed("asked-for")
+    said = shared.cli(["list", "-o", "json"], check=True)
+    assert '"asked-for"' in said.stdout
+    assert shared.cli(["show", "0000000000"]).returncode == 6

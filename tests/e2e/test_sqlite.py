@@ -4,7 +4,6 @@ import concurrent.futures as cf
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartRig
-from tests.rig.serve import Rig
+from tests.rig.ledger import Ledger
 
 pytestmark = pytest.mark.e2e
 
@@ -33,19 +32,15 @@ def reading(file: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("each", [5, pytest.param(25, marks=pytest.mark.soak)])
 def test_many_clients_and_an_open_reader_meet_no_locked_database(
-    start_rig: StartRig, sqlite_url: str, each: int
+    start_rig: StartRig, ledger: Ledger, sqlite_url: str, each: int
 ) -> None:
     """B137: no 5xx, every deploy succeeds, heartbeats go on."""
-    rig = start_rig(sqlite_url)
     names = [f"app{number}" for number in range(CLIENTS)]
-    rig.configure(
-        {
-            "environments": {"staging": {"concurrency": 8}},
-            "applications": {name: rig.ledger.application() for name in names},
-        }
-    )
-    rig.stop()
-    rig.start()
+    config = {
+        "environments": {"staging": {"concurrency": 8}},
+        "applications": {name: ledger.application() for name in names},
+    }
+    rig = start_rig(sqlite_url, config)
     rig.ledger.tell({"flood": 200})
     statuses: list[int] = []
     done = threading.Event()
@@ -103,17 +98,3 @@ def test_a_backup_is_restored_with_what_was_running_in_it(
     assert row["version"] == "1"
     again = rig.deployed("3")
     assert (again["outcome"], again["number"]) == ("deployed", 2)
-
-
-def test_the_file_of_a_running_server_is_watched_over(start_rig: StartRig, sqlite_url: str) -> None:
-    """B137: a second `serve` and nothing else is kept out: tokens are made beside it."""
-    rig = start_rig(sqlite_url)
-    began = time.monotonic()
-    token = rig.new_token("beside", "viewer")
-    assert time.monotonic() - began < 30
-    answer = rig.http("GET", "/deploys", headers={"Authorization": f"Bearer {token}"})
-    assert answer.status_code == 200
-    refused: Rig = rig
-    told = refused.server_cli(["serve"], limit=30)
-    assert told.returncode == 75
-    assert "is served by process" in told.stderr
