@@ -9,15 +9,6 @@ from tests.rig.postgres import Postgres
 from tests.rig.serve import Config, Rig
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of one shared server to one process: else each would start its own."""
-    for item in items:
-        if "shared" in getattr(item, "fixturenames", ()) and isinstance(item, pytest.Function):
-            database = item.callspec.params["shared"] if hasattr(item, "callspec") else ""
-            group = f"{item.path.stem}-{database}"
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(
     scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 )

@@ -124,7 +124,9 @@ def test_nothing_of_it_is_left(played):
             socket.create_connection(("127.0.0.1", urlsplit(url).port), timeout=5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)]
+)
 def test_an_interrupted_demo_stops_what_it_has_started(tmp_path, number):
     demo = Process([sys.executable, DEMO], log=tmp_path / "said.log", environ=environ(tmp_path))
     try:

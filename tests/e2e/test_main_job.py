@@ -97,7 +97,6 @@ def test_one_idempotency_key_is_one_deploy(shared: Rig) -> None:
     shared.http("DELETE", f"/locks/{elsewhere.json()['id']}")
 
 
-@pytest.mark.xdist_group("crew")
 def test_deploys_of_one_environment_run_one_after_the_other(crew: Rig) -> None:
     """B13: twenty clients, twenty deploys in the same instant, three workers."""
     crew.ledger.tell({"sleep": 0.2})
@@ -120,7 +119,6 @@ def test_deploys_of_one_environment_run_one_after_the_other(crew: Rig) -> None:
     assert workers <= {"w0", "w1", "w2"}
 
 
-@pytest.mark.xdist_group("crew")
 def test_no_application_overlaps_itself_where_several_may_run(crew: Rig) -> None:
     crew.ledger.tell()
     crew.ledger.tell({"sleep": 0.3})

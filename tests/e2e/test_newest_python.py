@@ -35,7 +35,7 @@ def environment(python: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([python, "-m", "venv", folder], check=True, timeout=100)
         pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        install = [*pip, "install", "--editable", f"{ROOT}[test]"]
+        install = [*pip, "install", "--no-compile", "--editable", f"{ROOT}[test]"]
         subprocess.run(install, check=True, timeout=300, capture_output=True)
         ready.touch()
     return folder / "bin"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import StartRig
 from tests.rig.ledger import Ledger
-from tests.rig.matrix import mostly, only
+from tests.rig.matrix import only
 from tests.rig.postgres import Postgres
 from tests.rig.process import until
 from tests.rig.serve import Config, Rig
@@ -57,7 +57,6 @@ def explained(rig: Rig, deploy: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.xdist_group("parted")
 def test_probes_tell_an_absent_database_from_a_dead_process(parted: Rig, fragile: Postgres) -> None:
     """B142, B37: livez is 200 throughout; readyz 503 while starting and while it is away."""
     pid = parted.process().pid
@@ -96,7 +95,6 @@ def assert_away(rig: Rig) -> None:
         assert refused.headers["retry-after"]
 
 
-@pytest.mark.xdist_group("parted")
 def test_an_outage_of_the_database_in_mid_hook_costs_nothing(
     parted: Rig, fragile: Postgres
 ) -> None:
@@ -114,7 +112,6 @@ def test_an_outage_of_the_database_in_mid_hook_costs_nothing(
     assert parted.process().is_running()
 
 
-@pytest.mark.xdist_group("parted")
 def test_a_start_without_a_database_is_stopped_at_once(parted: Rig, fragile: Postgres) -> None:
     """B130, B37: until then it lives, is not ready and says so; the next start finds it."""
     parted.stop()
@@ -172,24 +169,26 @@ def test_a_second_signal_ends_it_now_and_nothing_is_lost(
     assert max(first.until, child.until) < second.started
 
 
-@mostly("sqlite")
-def test_without_a_worker_a_deploy_waits_and_says_for_whom(shared: Rig) -> None:
-    assert shared.stop() == 0
-    shared._options["w0"] = ("--no-worker",)
-    shared.start()
-    deploy = shared.deploy("waits")
+@pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
+def test_without_a_worker_a_deploy_waits_and_says_for_whom(
+    start_rig: StartRig, database_url: str
+) -> None:
+    rig = start_rig(database_url, options=["--no-worker"])
+    deploy = rig.deploy("waits")
     assert (deploy["state"], deploy["phase"]) == ("ENQUEUED", "queued")
-    why = explained(shared, deploy["id"])
+    why = explained(rig, deploy["id"])
     assert why["summary"] == "position 1 in the queue, no worker of pool default is alive"
     assert why["workers"] == {"pool": "default", "alive": [], "lacking": ["a live worker"]}
-    told = shared.cli(["explain", deploy["id"]])
+    told = rig.cli(["explain", deploy["id"]])
     assert (told.returncode, "no worker" in told.stdout) == (0, True)
-    assert shared.ledger.runs(deploy=deploy["id"]) == []
-    assert "manent_executor_up{" not in probe(shared, "/metrics", where="metrics").text
-    assert shared.stop() == 0
-    shared._options["w0"] = ()
-    shared.start()
-    assert shared.ended(deploy["id"])["outcome"] == "deployed"
+    assert rig.ledger.runs(deploy=deploy["id"]) == []
+    assert "manent_executor_up{" not in probe(rig, "/metrics", where="metrics").text
+    assert rig.stop() == 0
+    rig._options["w0"] = ()
+    rig.start()
+    assert rig.ended(deploy["id"])["outcome"] == "deployed"
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +208,6 @@ def is_up(rig: Rig, executor: str) -> float:
     return float(line.split()[-1])
 
 
-@pytest.mark.xdist_group("lone")
 def test_a_process_without_the_api_opens_the_listener_of_probes_alone(lone: Rig) -> None:
     with pytest.raises(httpx2.TransportError):
         lone._http().get(f"http://127.0.0.1:{lone._ports['w1'][0]}/livez")
@@ -221,7 +219,6 @@ def test_a_process_without_the_api_opens_the_listener_of_probes_alone(lone: Rig)
     assert lone.deployed("probed")["executor"] == "w1"
 
 
-@pytest.mark.xdist_group("lone")
 def test_one_worker_lost_blocks_with_a_name_and_is_freed_by_a_cancel(lone: Rig) -> None:
     """B12, B09: the next deploy says who is in the way; cancel frees the place; no surgery."""
     lone.ledger.tell({"sleep": 60, "tick": 0.1}, version="1")

@@ -1,8 +1,9 @@
 """Rules of a run, as a pytest plugin.
 
 `--gate` is for the gate: there a skipped (or expected to fail) test is a failure unless its
-reason is one of `ALLOWED`, and the unit tests have a budget. Tests that measure time keep to
-one pytest-xdist worker in any run.
+reason is one of `ALLOWED`, and the unit tests have a budget. In any run some tests keep to one
+pytest-xdist worker: those that measure time, and those of one module that share a fixture of it,
+which each worker would make anew.
 """
 
 import re
@@ -37,10 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that measure time one group."""
+    """Give tests that belong on one worker a group."""
     for item in items:
+        if item.get_closest_marker("xdist_group"):
+            continue
         if item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.xdist_group("timed"))
+        elif isinstance(item, pytest.Function) and (fixtures := _of_module(item)):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{fixtures}"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -99,6 +104,14 @@ class UnitClock:
 
     def _is_over(self, config: pytest.Config) -> bool:
         return bool(config.getoption("--gate")) and self._seconds > UNIT_BUDGET
+
+
+def _of_module(item: pytest.Function) -> str:
+    """The fixtures of module scope that a test uses, each with its parameter."""
+    found = item._fixtureinfo.name2fixturedefs
+    names = sorted(name for name, made in found.items() if made and made[-1].scope == "module")
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return "-".join(f"{name}-{params[name]}" if name in params else name for name in names)
 
 
 def is_allowed(reason: str) -> bool:
