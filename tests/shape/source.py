@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -105,8 +105,13 @@ class File:
 def files(*folders: str) -> list[File]:
     """Python files below these folders of the project (default: the product's)."""
     return [
-        File(path)
+        _file(path)
         for folder in folders or PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         if "__pycache__" not in path.parts
     ]
+
+
+@cache
+def _file(path: Path) -> File:
+    return File(path)
