@@ -141,6 +141,8 @@ def test_an_interrupted_demo_stops_what_it_has_started(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["said.log"]
 
 
+# What is a fault is tested in tests/unit/test_demo_verdict.py.
+@pytest.mark.soak
 @pytest.mark.timeout(LIMIT + 60)
 def test_a_demo_that_goes_otherwise_says_so_and_fails(tmp_path):
     """Here v3 is not broken."""

@@ -33,8 +33,9 @@ def environment(python: Path) -> Path:
     ready = folder / "ready"
     if not ready.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([python, "-m", "venv", folder], check=True, timeout=100)
-        pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True, timeout=100)
+        there = ["--python", folder / "bin" / "python", "--disable-pip-version-check", "--quiet"]
+        pip = [sys.executable, "-m", "pip", *there]
         install = [*pip, "install", "--no-compile", "--editable", f"{ROOT}[test]"]
         subprocess.run(install, check=True, timeout=300, capture_output=True)
         ready.touch()

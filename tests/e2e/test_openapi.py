@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from manent_server.api.reference import render_openapi
@@ -17,8 +19,8 @@ from tests.rig.serve import Rig
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = 100
-DOCUMENT = json.loads(render_openapi())
-schema = schemathesis.openapi.from_dict(DOCUMENT)
+# Made when a test runs: cases that are made as tests are collected cost each process seconds.
+schema = schemathesis.pytest.from_fixture("fuzzed")
 thorough = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
 )
@@ -53,6 +55,17 @@ def is_beyond_the_schema(response: schemathesis.Response) -> bool:
 
 
 @pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(render_openapi())
+    return found
+
+
+@pytest.fixture(scope="module")
+def fuzzed(document: dict[str, Any]) -> BaseSchema:
+    return schemathesis.openapi.from_dict(document)
+
+
+@pytest.fixture(scope="module")
 def server(postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("openapi")
     with Rig(folder, postgres_server.create_database(), options=("--no-worker",)) as rig:
@@ -64,12 +77,15 @@ def server(postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) 
             yield Server(rig, viewer=made.stdout.strip(), session=session)
 
 
-def test_the_server_gives_the_document_that_is_printed(server: Server) -> None:
-    assert server.rig.get("/api/v1/openapi.json") == DOCUMENT
+def test_the_server_gives_the_document_that_is_printed(
+    server: Server, document: dict[str, Any]
+) -> None:
+    assert server.rig.get("/api/v1/openapi.json") == document
 
 
-@schema.parametrize()
+@pytest.mark.timeout(600)
 @thorough
+@schema.parametrize()
 def test_every_operation_does_what_the_document_says(
     case: schemathesis.Case, server: Server
 ) -> None:
@@ -77,8 +93,11 @@ def test_every_operation_does_what_the_document_says(
     server.check(case, server.rig.token)
 
 
-@schema.parametrize()
+# A process of its own where there are several: each of the two takes as long as all other groups.
+@pytest.mark.xdist_group("viewer")
+@pytest.mark.timeout(600)
 @thorough
+@schema.parametrize()
 def test_a_viewer_gets_what_the_document_says(case: schemathesis.Case, server: Server) -> None:
     """The same as a role that may only read: every change is a 403, no crash on the way."""
     server.check(case, server.viewer)
