@@ -18,7 +18,7 @@ class Ended(RuntimeError):
     """A process ended while somebody waited for something it should do."""
 
 
-def until(ask: Callable[[], Found], *, what: str, limit: float = 20.0) -> Found:
+def until(ask: Callable[[], Found], *, what: str, limit: float = 45.0) -> Found:
     """Ask again and again until the answer is true, and return it."""
     end = time.monotonic() + limit
     while not (found := ask()):
