@@ -1,5 +1,6 @@
 """Fixtures every test may use, and the rules of a run."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,10 @@ from tests.rig.postgres import Postgres
 from tests.rig.serve import Rig
 
 pytest_plugins = ["tests.rig.rules"]
+
+# A job in a shell's background ignores SIGINT, and what it starts would too: no Ctrl-C for them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A few examples of a property in each run, many of them in `make soak`. A busy machine is no
 # reason for a property to fail.

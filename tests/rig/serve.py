@@ -274,7 +274,7 @@ def run(  # noqa: PLR0913 - what `subprocess.run` takes, in the rig's words
     environ: Mapping[str, str],
     input: str = "",  # noqa: A002 - the name `subprocess.run` uses
     check: bool = False,
-    limit: float = 60.0,
+    limit: float = 100.0,
 ) -> Finished:
     """Run a command to its end; with `check` an exit code other than 0 is an error."""
     ended = subprocess.run(
