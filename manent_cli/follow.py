@@ -16,7 +16,7 @@ from manent_cli.progress import Progress
 from manent_cli.session import Session
 
 Object = dict[str, Any]
-_PAGE, _PAGES = 500, 40
+_PAGE, _PAGES = 5000, 8
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,9 @@ def _common(root: Any) -> str:
 
 
 def _options(options: Sequence[Any]) -> str:
-    rows = ((_spelling(one), one.help) for one in options)
+    rows = (
+        (_spelling(one), f"Required. {one.help}" if one.required else one.help) for one in options
+    )
     return _table(("Option", "Is"), rows)
 
 

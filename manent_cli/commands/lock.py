@@ -61,7 +61,14 @@ def lock(session: Session, given: Lock) -> None:
         "expires_at": given.expires_at,
     }
     fields = {name: value for name, value in body.items() if value is not None}
-    _print(session, ask(session, "/locks", fields, key=given.key))
+    made = ask(session, "/locks", fields, key=given.key)
+    if isinstance(made, dict) and made.get("lifted_at"):
+        raise Failure(
+            f"the lock {made.get('id')} of this key was lifted at {made['lifted_at']}",
+            next="another --key sets a new lock",
+            code="lock_lifted",
+        )
+    _print(session, made)
 
 
 @command(app, "unlock", Place)

@@ -16,7 +16,7 @@ from manent_cli.sse import Event
 from manent_cli.text import clean_line
 
 app = new_app()
-_PAGE = 500
+_PAGE = 5000
 
 
 @options

@@ -10,6 +10,7 @@ from manent_server.api.fields import (
     Instant,
     Limit,
     Link,
+    LogLimit,
     Name,
     Priority,
     Reason,
@@ -210,7 +211,7 @@ class LogQuery(Parameters):
     tail: After | None = Field(
         default=None, description="Begin so many lines before the end there is now."
     )
-    limit: Limit = 500
+    limit: LogLimit = 500
 
 
 class NoQuery(Parameters):

@@ -55,7 +55,10 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         began = self._clock()
-        answer = _Answer(send, _request_id(scope))
+        answer = _Answer(send, _request_id(scope), is_bare=scope["method"] == "HEAD")
+        if answer.is_bare:
+            # What answers GET answers HEAD, without the body: probes ask so.
+            scope["method"] = "GET"
         scope.setdefault("state", {})["request_id"] = answer.request_id
         try:
             await self._guarded(scope, receive, answer)
@@ -105,8 +108,9 @@ class Envelope:
 class _Answer:
     """The way out of one request: adds the headers and remembers the status."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, is_bare: bool = False) -> None:
         self._send = send
+        self.is_bare = is_bare
         self.request_id = request_id
         self.status = 0
 
@@ -117,6 +121,8 @@ class _Answer:
             kept = [pair for pair in message.get("headers", ()) if pair[0].lower() not in _OURS]
             named = (b"x-request-id", self.request_id.encode())
             message = {**message, "headers": [*kept, *_HEADERS, named]}
+        elif self.is_bare and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
         await self._send(message)
 
 

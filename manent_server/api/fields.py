@@ -77,6 +77,7 @@ Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(_whole)]
 # Query parameters are text: only plain digits count as a number.
 After = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_count)]
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_count)]
+LogLimit = Annotated[int, Field(ge=1, le=5000), BeforeValidator(_count)]
 Address = Annotated[
     str,
     Path(

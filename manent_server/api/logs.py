@@ -23,6 +23,8 @@ from manent_server.domain.errors import Invalid, ManentError, Unavailable
 
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["deploys"])
 PAGE_BYTES = 2**20
+LINES = 5000
+"""Lines that are read at once for a stream; what they take is bounded in characters."""
 _SEQUENCE = re.compile(r"[0-9]{1,19}")
 _EVENTS = "text/event-stream"
 
@@ -177,7 +179,7 @@ class Watcher:
         after, tail, self.tail = self._after, self.tail, None
         page = await self._thread(
             lambda desk: self._asked.calls.log(
-                desk, self._address, after=after, limit=500, tail=tail
+                desk, self._address, after=after, limit=LINES, tail=tail
             )
         )
         self._after = max(after, page["next"] or 0) if not page["items"] else after

@@ -259,6 +259,7 @@ class Lock(Shape):
     created_at: When | None = None
     expires_at: When | None = None
     automatic: bool = False
+    lifted_at: When | None = None
 
 
 class EnvironmentSummary(Shape):

@@ -17,6 +17,7 @@ from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
 from manent_server.settings import Settings, fill
 from manent_server.settings.reload import reload
+from manent_server.sources import secrets
 from manent_server.store.engine import Engines, connect
 from manent_server.store.transaction import Store
 from manent_server.usecases import policy
@@ -36,7 +37,11 @@ def read(path: Path, environ: Mapping[str, str]) -> tuple[Settings, Host]:
 
     def check(plugin: str, options: Mapping[str, Any]) -> list[tuple[str, str]]:
         if plugin in host.names():
-            return [*host.check_options(plugin, options), *_check_templates(host, plugin, options)]
+            return [
+                *host.check_options(plugin, options),
+                *_check_templates(host, plugin, options),
+                *_check_references(options),
+            ]
         return [("", f"plugin {plugin} is broken: {host.broken.get(plugin, 'unknown')}")]
 
     known = [*host.names(), *host.broken]
@@ -49,6 +54,18 @@ def _check_templates(host: Host, plugin: str, options: Mapping[str, Any]) -> lis
     templates = host.plugin(plugin).templates
     for path, text in fill.texts(options):
         wrong = fill.check(text) if fill.is_template(path, templates) else None
+        if wrong is not None:
+            found.append((path, wrong))
+    return found
+
+
+def _check_references(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """References that no server could resolve; whether a value is there only a worker can say."""
+    found = []
+    for path, text in fill.texts(options):
+        wrong = secrets.check(text) if text.startswith(secrets.PREFIX) else None
+        if text.startswith(fill.CONFIG_PREFIX):
+            wrong = f"{text}: this version has no source of configuration keys"
         if wrong is not None:
             found.append((path, wrong))
     return found

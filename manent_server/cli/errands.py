@@ -6,7 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from manent_cli.profile import new_context
+from manent_cli.errors import BadUsage
+from manent_cli.profile import load_contexts, new_context
 from manent_server.bootstrap import house
 from manent_server.bootstrap.house import House
 from manent_server.domain import duration
@@ -32,6 +33,11 @@ def init(folder: Path, environ: Variables) -> None:
         raise ConfigurationError(
             f"{path} exists already", next="take another folder, or use the file as it is"
         )
+    try:
+        load_contexts(environ)
+    except BadUsage as error:
+        # Before anything is written: a token made now could be shown nowhere.
+        raise ConfigurationError(error.what, next=error.next or error.why) from error
     path.write_text(starter(folder), encoding="utf-8")
     opened = house.open_house(path, environ)
     migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)

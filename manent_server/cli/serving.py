@@ -16,6 +16,7 @@ from manent_server.engine.migration import library
 from manent_server.engine.version import WORKFLOW_VERSION, build
 from manent_server.settings.checks import host_and_port
 from manent_server.store import file_lock, migrate
+from manent_server.store.engine import fold
 from manent_server.usecases import policy
 from manent_server.worker.crew import Crew
 from manent_server.worker.jobs import jobs
@@ -134,4 +135,5 @@ class Service:
         if self._crew is not None:
             _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
             self._crew.drain()
+        fold(self._house.engines)
         return RESTART_ME if self._switches.is_lost else code

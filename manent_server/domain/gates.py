@@ -23,6 +23,7 @@ class Lock:
     created_at: datetime
     expires_at: datetime | None
     automatic: bool
+    lifted_at: datetime | None = None
 
     def covers(self, application: str, environment: str) -> bool:
         """Whether it speaks of this application in this environment."""

@@ -11,10 +11,8 @@ from typing import Any
 from manent_server.domain.errors import ManentError
 from manent_server.domain.plan import Step
 from manent_server.engine.run import Run
-from manent_server.settings.fill import fill, is_template
+from manent_server.settings.fill import CONFIG_PREFIX, fill, is_template
 from manent_server.store.work import StepRow
-
-CONFIG_PREFIX = "config://"
 
 
 class ConfigurationMissing(ManentError):

@@ -70,6 +70,8 @@ class Start:
                 return resumed
             if waited >= patience:
                 raise self._refusal(self._alive_attempts())
+            if not waited:
+                _log.warning("waiting: %s", self._refusal(self._alive_attempts()).detail)
             if wait(pause):
                 raise Unavailable("the start was given up", next="start again")
             waited += pause

@@ -4,6 +4,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+CONFIG_PREFIX = "config://"
+"""How a reference to a key of the environment's configuration begins."""
 PLACEHOLDERS = ("application", "environment", "target", "version")
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
 

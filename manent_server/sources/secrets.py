@@ -32,6 +32,36 @@ class SecretRefused(ManentError):
     code = "secret_refused"
 
 
+def check(reference: str) -> str | None:
+    """What is wrong with the reference itself, whatever its store holds; None when nothing is."""
+    try:
+        _parts(reference)
+    except SecretRefused as error:
+        return error.detail
+    return None
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    """Store and name."""
+    store, slash, name = reference.removeprefix(PREFIX).partition("/")
+    if not reference.startswith(PREFIX) or not slash or not name:
+        raise SecretRefused(
+            "a secret is written secret://env/NAME or secret://file/PATH",
+        )
+    if "#" in name:
+        raise SecretRefused(
+            f"{reference}: the store {store!r} has no fields; a secret there is one value",
+            next="leave out the part from # on",
+        )
+    if store not in ("env", "file"):
+        raise SecretRefused(
+            f"{reference}: there is no secret store {store!r}", next="use env or file"
+        )
+    if store == "env" and _NAME.fullmatch(name) is None:
+        raise SecretRefused(f"secret://env/{name}: not the name of an environment variable")
+    return store, name
+
+
 class Secrets:
     """The two stores that always exist.
 
@@ -46,23 +76,10 @@ class Secrets:
 
     def resolve(self, reference: str) -> str:
         """The value `reference` names."""
-        store, slash, name = reference.removeprefix(PREFIX).partition("/")
-        if not reference.startswith(PREFIX) or not slash or not name:
-            raise SecretRefused(
-                "a secret is written secret://env/NAME or secret://file/PATH",
-            )
-        if "#" in name:
-            raise SecretRefused(
-                f"{reference}: the store {store!r} has no fields; a secret there is one value",
-                next="leave out the part from # on",
-            )
+        store, name = _parts(reference)
         if store == "env":
             return _usable(reference, self._from_environment(name))
-        if store == "file":
-            return _usable(reference, self._from_file(reference, name))
-        raise SecretRefused(
-            f"{reference}: there is no secret store {store!r}", next="use env or file"
-        )
+        return _usable(reference, self._from_file(reference, name))
 
     def fill(self, options: Any) -> tuple[Any, frozenset[str]]:
         """`options` with every reference replaced, and the values that were put in.
@@ -84,8 +101,6 @@ class Secrets:
         return value
 
     def _from_environment(self, name: str) -> str:
-        if _NAME.fullmatch(name) is None:
-            raise SecretRefused(f"secret://env/{name}: not the name of an environment variable")
         if name not in self._environ:
             raise SecretMissing(
                 f"secret://env/{name}: the server's environment has no {name}",

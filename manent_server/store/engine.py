@@ -7,9 +7,10 @@ loses its host or its network holds no lock for longer than the rules of recover
 
 import os
 import select
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -86,6 +87,15 @@ def connect(
     if parsed.drivername in _SQLITE:
         return _sqlite(parsed, pool=pool, folder=folder)
     return _postgres(parsed, pool=pool, stale_after=stale_after, application_name=application_name)
+
+
+def fold(engines: Engines) -> None:
+    """Bring what the journal of a SQLite file holds into the file, so that it is whole alone."""
+    if engines.file is None:
+        return
+    failures = suppress(sa.exc.SQLAlchemyError, sqlite3.Error)
+    with failures, closing(engines.lone.raw_connection()) as raw, closing(raw.cursor()) as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def dispose(engines: Engines) -> None:

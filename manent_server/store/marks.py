@@ -32,6 +32,7 @@ def _locks(tx: Transaction) -> sa.Select[Any]:
         t.c.created_at,
         t.c.expires_at,
         t.c.automatic,
+        t.c.lifted_at,
     )
 
 

@@ -53,7 +53,8 @@ def cancel(
 def _cancel(
     tx: Transaction, desk: Desk, row: Deploy, request: CancelRequest, caller: Caller
 ) -> None:
-    if row.state == State.CANCELLED:
+    leaves_touched = row.handed_out_at is not None and not row.cancel_rollback
+    if row.state == State.CANCELLED and not (request.rollback and leaves_touched):
         return
     if not row.is_live:
         raise Conflict(

@@ -174,7 +174,7 @@ def stock(row: Stock) -> dict[str, Any]:
 
 
 def lock(row: Lock) -> dict[str, Any]:
-    """A lock in force."""
+    """A lock, in force unless it was lifted or has expired."""
     return {
         "id": row.id,
         "application": row.application,
@@ -184,6 +184,7 @@ def lock(row: Lock) -> dict[str, Any]:
         "created_at": instant(row.created_at),
         "expires_at": instant(row.expires_at),
         "automatic": row.automatic,
+        "lifted_at": instant(row.lifted_at),
     }
 
 

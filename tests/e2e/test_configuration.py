@@ -107,6 +107,18 @@ def test_a_number_is_never_taken_for_text(setup: Rig) -> None:
     assert "2027-01-02" in shown.stdout
 
 
+def test_references_nobody_could_resolve_are_refused_at_load(setup: Rig) -> None:
+    for wrong, word in (
+        ("secret://vault/token", "no secret store"),
+        ("secret://env/", "secret://env/NAME"),
+        ("config://token", "no source of configuration"),
+    ):
+        config = yaml.safe_load(text(setup))
+        config["applications"]["shop"]["options"]["environment"] = {"TOKEN": wrong}
+        setup.config_file().write_text(yaml.safe_dump(config, sort_keys=False))
+        refused(setup, word, "manent.yml:")
+
+
 def test_versions_are_text_at_every_door(setup: Rig) -> None:
     """B114: an executor's name that looks like a number is text or an error, not another."""
     config = yaml.safe_load(text(setup))

@@ -241,6 +241,13 @@ def test_lock_and_unlock_name_the_same_place(api, manent):
     assert api.locks == []
 
 
+def test_a_key_whose_lock_was_lifted_sets_none_and_says_so(api, manent):
+    api.beside_a_lock = {"lifted_at": "2027-01-31T18:00:00Z"}
+    said = manent("lock", "production", "--reason", "audit", "--key", "k")
+    assert (said.code, said.out) == (1, "")
+    assert "was lifted at 2027-01-31T18:00:00Z" in said.err
+
+
 def test_a_lock_wants_a_reason(api, manent):
     said = manent("lock", "production")
     assert said.code == 2

@@ -153,7 +153,7 @@ def test_a_server_that_stays_away_is_told_with_the_key_to_use(api, manent):
     assert "--key ci-7 never asks twice" in said.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("command", [SHOP, ("wait", "0197-deploy-0001")])
 def test_an_interrupt_leaves_the_deploy_alone(api, manent, number, command):
     """B151: SIGINT at the client; the deploy is not cancelled by a lost client."""
@@ -170,6 +170,17 @@ def test_an_interrupt_leaves_the_deploy_alone(api, manent, number, command):
     assert "Traceback" not in err
     assert out == ("0197-deploy-0001\n" if command == SHOP else "")
     assert [one for one in api.seen if one.path.endswith("/cancel")] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_log_that_is_followed_ends_by_a_signal_like_by_ctrl_c(api, manent, number):
+    api.script = ENDLESS
+    api.add()
+    process = manent.start("logs", "-f", "0197-deploy-0001")
+    until_asked(api, "/deploys/0197-deploy-0001/logs")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=10)
+    assert (process.returncode, "Traceback" in err) == (130, False)
 
 
 def test_an_interrupt_before_the_answer_says_how_to_find_out(api, manent):
@@ -283,12 +294,12 @@ def test_watch_tells_the_whole_story_of_one_deploy(api, manent):
 
 
 def test_a_long_log_is_read_in_pages_and_whole(api, manent):
-    lines = [(0.0, "deploy:web-1", f"line {number}") for number in range(21201)]
+    lines = [(0.0, "deploy:web-1", f"line {number}") for number in range(81201)]
     api.script = replace(ends("SUCCESS", "deployed"), lines=lines)
     err = manent(*SHOP).err
     assert [line.partition("| ")[2] for line in err.splitlines() if " | " in line] == [
-        f"line {number}" for number in range(21201)
+        f"line {number}" for number in range(81201)
     ]
     limits = {request.query["limit"][0] for request in api.requests("GET", "/deploys/0197")
               if "limit" in request.query}  # fmt: skip
-    assert limits == {"500"}
+    assert limits == {"5000"}

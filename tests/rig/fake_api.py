@@ -67,6 +67,7 @@ class FakeApi:
         self.cut_after: list[int] = []
         self.seen: list[Seen] = []
         self.locks: list[Object] = []
+        self.beside_a_lock: Object = {}
         self.fixed: dict[str, Any] = {}
         self.version = {"version": "0.1.0", "workflow_version": "0.1.0", "minimum_client": "0.1.0"}
         self._lock = threading.RLock()
@@ -150,7 +151,9 @@ class FakeApi:
             if parts[-1] == "abandon":
                 return 200, self._abandon(parts[1], body)
             if parts[0] == "locks":
-                self.locks.append({"id": f"lock-{len(self.locks)}", "owner": "ci", **body})
+                self.locks.append(
+                    {"id": f"lock-{len(self.locks)}", "owner": "ci", **body, **self.beside_a_lock}
+                )
                 return 201, self.locks[-1]
             given = {name: value for name, value in body.items() if name != "to"}
             kind = "rollback" if parts[0] == "rollbacks" else body.get("kind")

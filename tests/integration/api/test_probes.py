@@ -27,6 +27,12 @@ def test_livez_asks_nobody(client: TestClient, fake: FakeUsecases) -> None:
     assert fake.asked == []
 
 
+def test_head_is_answered_like_get_without_a_body(client: TestClient) -> None:
+    for path, status in (("/livez", 200), ("/readyz", 200)):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (status, b"")
+
+
 def test_readyz_says_what_this_process_does(client: TestClient) -> None:
     answer = client.get("/readyz")
 

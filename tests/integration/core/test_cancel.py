@@ -133,6 +133,17 @@ def test_a_cancelled_deploy_answers_the_same_again(core: Core):
     assert ask(core, deploy, rollback=True) == first
 
 
+def test_what_was_cancelled_without_a_rollback_is_not_rolled_back_by_a_later_one(core: Core):
+    running = Running(core)
+    running.perform("deploy:web")
+    with core.store.write() as tx:
+        core.dispatcher.hand_back(tx, running.deploy)
+    ask(core, running.deploy.id)
+    assert ask(core, running.deploy.id)["outcome"] == "cancelled"
+    with pytest.raises(Conflict, match="the deploy has ended: CANCELLED"):
+        ask(core, running.deploy.id, rollback=True)
+
+
 def test_a_deploy_that_ended_otherwise_cannot_be_cancelled(core: Core):
     running = Running(core)
     running.close()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from manent_server.sources.secrets import SecretMissing, SecretRefused, Secrets
+from manent_server.sources.secrets import SecretMissing, SecretRefused, Secrets, check
 
 
 @pytest.fixture
@@ -17,6 +17,22 @@ def test_the_two_stores_give_their_values(secrets: Secrets, tmp_path: Path) -> N
     assert secrets.resolve("secret://env/TOKEN") == "from-env-1"
     assert secrets.resolve("secret://file/keys/token") == "s3cr3t+/pass w0rd"
     assert secrets.resolve(f"secret://file/{tmp_path}/keys/token") == "s3cr3t+/pass w0rd"
+
+
+@pytest.mark.parametrize(
+    ("reference", "word"),
+    [
+        ("secret://vault/x", "no secret store 'vault'"),
+        ("secret://env/", "secret://env/NAME"),
+        ("secret://env/A-B", "not the name"),
+        ("secret://file/keys#field", "no fields"),
+    ],
+)
+def test_a_reference_that_can_never_be_resolved_is_known_without_looking(
+    reference: str, word: str
+) -> None:
+    assert word in (check(reference) or "")
+    assert check("secret://env/ABSENT") is None
 
 
 @pytest.mark.parametrize(
