@@ -103,7 +103,7 @@ class House:
             fresh, _ = read(self.settings.path, self.environ)
             new, waiting = reload(self.settings, fresh)
             with self.store.read() as tx:
-                policy.demand_may_go(tx, self.settings, new)
+                going = policy.demand_may_go(tx, self.settings, new)
         except ManentError as error:
             self.metrics.reload_failed()
             _log.error("reload changes nothing: %s %s", error.detail, list(error.errors))
@@ -112,6 +112,8 @@ class House:
         policy.write(self.store, new, release=build(), by=new.executor_id)
         for environment in new.environments:
             self.admission(environment)
+        for need in going:
+            _log.warning("%s, which goes; it ends as it was accepted", need.words)
         for key in waiting:
             _log.warning("%s has changed and needs a restart", key)
         _log.info("reloaded %s", new.path)

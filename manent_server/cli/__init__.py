@@ -173,11 +173,20 @@ def check(
     shown: Annotated[
         str | None, typer.Option("--show", help="APP/ENV: merged settings, each with its line.")
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Of a server or a database: also name its live deploys that need what this "
+            "manent.yml lacks.",
+        ),
+    ] = None,
 ) -> None:
     """Say what is wrong with manent.yml, or that nothing is."""
     from manent_server.cli import errands
 
-    errands.check(_path(config), os.environ, shown=shown)  # noqa: TID251 - the door
+    environ = os.environ  # noqa: TID251 - the door
+    errands.check(_path(config), environ, shown=shown, against=against)
 
 
 @app.command(name="migrate")

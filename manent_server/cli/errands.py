@@ -10,6 +10,7 @@ from manent_cli.errors import BadUsage
 from manent_cli.profile import load_contexts, new_context
 from manent_server.bootstrap import house
 from manent_server.bootstrap.house import House
+from manent_server.cli import comparing
 from manent_server.domain import duration
 from manent_server.domain.errors import ConfigurationError
 from manent_server.engine.migration import library
@@ -50,8 +51,8 @@ def init(folder: Path, environ: Variables) -> None:
     )
 
 
-def check(path: Path, environ: Variables, *, shown: str | None) -> None:
-    """Say that a manent.yml is good, or show one place's settings.
+def check(path: Path, environ: Variables, *, shown: str | None, against: str | None) -> None:
+    """Say that a manent.yml is good, also for what is live, or show one place's settings.
 
     Raises:
         ConfigurationError: With everything that is wrong.
@@ -63,6 +64,8 @@ def check(path: Path, environ: Variables, *, shown: str | None) -> None:
         return
     for name, why in sorted(host.broken.items()):
         sys.stderr.write(f"plugin {name} cannot be used: {why}\n")
+    if against is not None:
+        comparing.demand_good(settings, host, against, environ)
     sys.stdout.write(f"{settings.path}: good\n")
 
 

@@ -10,6 +10,8 @@ from manent_server.settings.values import Environment, Settings
 from manent_server.store import deploys, policy
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Store, Transaction
+from manent_server.usecases import needs
+from manent_server.usecases.needs import Need
 
 _log = logging.getLogger(__name__)
 
@@ -81,25 +83,31 @@ def _parts(release: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
 
 
-def demand_may_go(tx: Transaction, before: Settings, after: Settings) -> None:
+def demand_may_go(tx: Transaction, before: Settings, after: Settings) -> list[Need]:
     """Refuse to drop an application, or its place in an environment, under a live deploy.
 
+    Returns:
+        Targets that go although live deploys visit them: these end as they were accepted.
+
     Raises:
-        Conflict: Naming the deploys.
+        Conflict: Naming the deploys and what they need.
     """
-    gone = []
-    for row in deploys.live(tx):
-        application = after.applications.get(row.application)
-        if application is None or row.environment not in application.environments:
-            known = before.applications.get(row.application)
-            if known is not None and row.environment in known.environments:
-                gone.append(row.id)
-    if gone:
+    live = [needs.of_row(row) for row in deploys.live(tx)]
+    lacking = {(need.deploy, need.what, need.name) for need in needs.missing(live, before)}
+    fresh = [
+        need
+        for need in needs.missing(live, after)
+        if (need.deploy, need.what, need.name) not in lacking
+    ]
+    binding = [need for need in fresh if need.is_binding]
+    if binding:
+        gone = "; ".join(need.words for need in binding)
         raise Conflict(
-            f"applications with live deploys would be dropped: {', '.join(gone)}",
+            f"what live deploys need would be dropped: {gone}",
             code="deploys_live",
             next="wait for them or cancel them, then reload",
         )
+    return fresh
 
 
 def differs(store: Store, settings: Settings) -> bool:

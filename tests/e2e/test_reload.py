@@ -103,6 +103,25 @@ def test_a_bad_file_changes_nothing(shared: Rig) -> None:
     reload(shared, says="reloaded")
 
 
+def test_a_check_against_what_is_live_names_the_deploys(shared: Rig) -> None:
+    """By the server or by its database: exit 2 with the deploy and what it needs."""
+    good = shared.config_file().read_text()
+    live = shared.deploy("5", application="stays", not_before="2090-01-01T00:00:00Z")["id"]
+    access = {"MANENT_TOKEN": shared.token}
+    shared.configure({"applications": {"stays": None}})
+    for against in (shared.url, shared.database_url):
+        said = shared.server_cli(["check", "--against", against], environ=access)
+        assert said.returncode == 2
+        assert f"live deploy {live} of stays in staging needs application stays" in said.stderr
+    assert shared.server_cli(["check"]).returncode == 0
+    assert live in reload(shared, says="reload changes nothing")
+    shared.http("POST", f"/deploys/{live}/cancel", json={})
+    said = shared.server_cli(["check", "--against", shared.url], environ=access)
+    assert said.returncode == 0, said.stderr
+    shared.config_file().write_text(good)
+    shared.configure({"applications": {"stays": shared.ledger.application()}})
+
+
 def test_an_application_is_not_dropped_under_a_live_deploy(shared: Rig) -> None:
     """Refused with the deploys' ids; once they have ended it may go, its history stays."""
     shared.ledger.tell({"sleep": 4}, application="leaves")
