@@ -1,7 +1,7 @@
 """Waiting for the end of a deploy, through restarts and cuts on the way to the server."""
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -30,6 +30,12 @@ class Wish:
 
     version: str | None = None
     is_told: bool = True
+
+
+def _newest(steps: Sequence[Object]) -> list[Object]:
+    """The steps of the pass that is at work: those of a pass before it were told in its time."""
+    newest = max((step.get("pass") or 1 for step in steps), default=1)
+    return [step for step in steps if (step.get("pass") or 1) == newest]
 
 
 class Follower:
@@ -112,7 +118,7 @@ class Follower:
         # Steps and log are for the reader: trouble with them never decides about the wait.
         if not self._wish.is_told:
             return False
-        steps = self._glance(f"{self._path}/steps").get("items", ())
+        steps = _newest(self._glance(f"{self._path}/steps").get("items", ()))
         failed = [step for step in steps if step.get("state") == "waiting" and step.get("error")]
         running = [step for step in steps if step.get("state") == "running"]
         ended = [step for step in steps if step.get("state") not in {"running", "waiting"}]

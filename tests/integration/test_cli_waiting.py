@@ -256,6 +256,17 @@ def test_a_step_that_runs_again_is_told_again(api, manent):
     assert "step deploy:web-1 running, attempt 2\n" in err
 
 
+def test_the_steps_of_a_pass_before_are_not_told_again(api, manent):
+    def step(number, state):
+        return {"step": "deploy:web-1", "state": state, "attempts": 1, "pass": number}
+
+    steps = [(0.0, step(1, "skipped")), (0.0, step(2, "succeeded"))]
+    api.script = replace(ends("SUCCESS", "deployed", after=0.2), steps=steps)
+    said = manent(*SHOP)
+    assert said.code == 0
+    assert "skipped" not in said.err
+
+
 def test_a_server_that_was_never_there_is_not_waited_for_without_end(api, manent):
     api.down()
     for command in (("wait", "0197-d"), ("logs", "-f", "0197-d")):

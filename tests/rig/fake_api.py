@@ -218,7 +218,8 @@ class FakeApi:
         began, deploy, script = self._deploys[self._id(name)]
         if part == "steps":
             now = time.monotonic() - began
-            steps = {one["step"]: dict(one) for at, one in script.steps if at <= now}
+            done = [one for at, one in script.steps if at <= now]
+            steps = {(one["step"], one.get("pass")): dict(one) for one in done}
             return {"items": list(steps.values()), "next": None}
         if part == "logs":
             after, limit = int(query.get("after", ["0"])[0]), int(query.get("limit", ["500"])[0])
