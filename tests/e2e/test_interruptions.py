@@ -105,6 +105,7 @@ def test_what_was_cut_short_goes_on_where_it_stood_or_asks(shared: Rig) -> None:
     assert late.returncode == 5, late.stderr
 
 
+@pytest.mark.timeout(240)
 def test_a_hook_that_kills_its_worker_three_times_ends_poisoned(shared: Rig) -> None:
     """The application is locked there, and others go on."""
     shared.ledger.tell({"sleep": 600}, application="killer")
