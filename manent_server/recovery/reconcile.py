@@ -14,6 +14,7 @@ from manent_server.domain.deploy import State
 from manent_server.domain.errors import Unavailable
 from manent_server.domain.liveness import is_lost
 from manent_server.engine import inspection
+from manent_server.engine import version as versions
 from manent_server.engine.dispatch import workflow_id
 from manent_server.engine.identity import Identity
 from manent_server.engine.inspection import Delivery
@@ -92,14 +93,38 @@ class Reconciler:
             rows = [row for row in rows if row.open_question is None]
             waiting = [row for row in rows if row.executor is None and row.id in slots]
             wakes = {row.id: _goes_on(row, records.wake_of(tx, row.id)) for row in waiting}
+            stranded = self._stranded(tx, [row for row in waiting if not wakes[row.id]])
         held = [row for row in rows if row.id in slots]
         deliveries = self._deliveries(held)
         found = []
         for row in held:
             reason = self._reason(row, crew, deliveries, has_wake=wakes.get(row.id, False))
+            delivery = deliveries.get(workflow_id(row.id, row.dispatch))
+            if reason is None and row.id in stranded and delivery and not delivery.is_taken:
+                reason = "its version has no worker left"
             if reason is not None:
                 found.append(Finding(row, reason))
         self._unnamed = {k: v for k, v in self._unnamed.items() if k in {r.id for r in held}}
+        return found
+
+    def _stranded(self, tx: Transaction, rows: Sequence[Deploy]) -> set[str]:
+        """Deploys that never ran and wait for a version nobody runs any more, though others could.
+
+        A newer build was tried for a while and taken back.
+        """
+        crews: dict[str, list[Executor]] = {}
+        found = set()
+        for row in rows:
+            if row.started_at is not None:
+                continue
+            if row.pool not in crews:
+                crews[row.pool] = workers.offering(
+                    tx, pool=row.pool, stale_after=self.stale_after, at=tx.now()
+                )
+            crew, plugin = crews[row.pool], row.order_body["plugin"]
+            able = versions.newest(crew, shape=row.order_shape, plugin=plugin)
+            if able is not None and not versions.can_resume(row.workflow_version, crew):
+                found.add(row.id)
         return found
 
     def _deliveries(self, rows: Sequence[Deploy]) -> Mapping[str, Delivery]:

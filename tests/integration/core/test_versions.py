@@ -120,3 +120,27 @@ def test_explain_names_what_no_live_worker_has(core: Core):
 def test_a_worker_announces_the_version_it_runs():
     assert identify("w1").version == WORKFLOW_VERSION
     assert identify("w1", version="0.0.9").version == "0.0.9"
+
+
+def test_what_a_newer_build_was_to_begin_is_begun_by_what_is_left(core: Core):
+    """B134: version 2 was tried for a moment and taken back; nobody dequeues its dispatches."""
+    core.worker("w2", version=NEXT)
+    deploy = core.submit()
+    core.set_worker("w2", stopped_at=core.at())
+    assert core.reconciler().round() == []
+    core.worker("w1")
+    assert [found.reason for found in core.reconciler().round()] == [
+        "its version has no worker left"
+    ]
+    assert engine_version(core, deploy) == WORKFLOW_VERSION
+    assert core.reconciler().round() == []
+
+
+def test_what_ran_keeps_waiting_for_its_version(core: Core):
+    worker = core.worker("w1")
+    deploy = core.submit()
+    assert begin(core, deploy, worker) == Verdict.RUN
+    assert dispatch(core, deploy) == WORKFLOW_VERSION
+    core.set_worker("w1", version=NEXT)
+    assert core.reconciler().round() == []
+    assert lacking(core, deploy) == [f"workflow version {WORKFLOW_VERSION}"]
