@@ -193,14 +193,17 @@ def update(tx: Transaction, deploy: str, **values: Any) -> None:
     Raises:
         EndedDeploy: The row has ended or is not there.
     """
-    d = tx.tables.deploys
-    done = tx.connection.execute(
-        sa.update(d)
-        .where(d.c.id == deploy, d.c.state.in_(LIVE_STATES))
-        .values(**clean(values), revision=d.c.revision + 1)
-    )
+    done = tx.connection.execute(_changed(tx.tables), {**clean(values), "of_deploy": deploy})
     if done.rowcount != 1:
         raise EndedDeploy(deploy)
+
+
+@cache
+def _changed(tables: Tables) -> sa.Update:
+    """The columns are those of the values it is executed with."""
+    d = tables.deploys
+    owner = (d.c.id == sa.bindparam("of_deploy"), d.c.state.in_(LIVE_STATES))
+    return sa.update(d).where(*owner).values(revision=d.c.revision + 1)
 
 
 def next_pass(tx: Transaction, root: str) -> int:

@@ -7,13 +7,15 @@ of the first. Numbers are given under the deploy row's lock, so two writers neve
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from manent_server.store.clean import text
 from manent_server.store.deploys import Deploy
-from manent_server.store.transaction import Transaction
+from manent_server.store.tables import Tables
+from manent_server.store.transaction import Transaction, clock
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,15 @@ def append(
     Returns:
         First number given and first number not given, or None if another epoch owns the log.
     """
-    d = tx.tables.deploys
     counts = [chunk.lines for chunk in chunks]
     lines = sum(counts)
     size = sum(len(chunk.text) for chunk in chunks)
-    # The log of a deploy that has ended is closed: its readers were told so.
-    owner = [d.c.id == deploy, d.c.ended_at.is_(None)]
-    owner += [d.c.epoch == epoch] if epoch is not None else []
-    counted = (
-        sa.update(d)
-        .where(*owner)
-        .values(log_next=d.c.log_next + lines, log_bytes=d.c.log_bytes + size)
-        .returning(d.c.log_next, tx.clock())
-    )
-    row = tx.connection.execute(counted).one_or_none()
+    values = {"of_deploy": deploy, "of_epoch": epoch, "lines": lines, "size": size}
+    counted = _counted(tx.tables, tx.dialect)
+    if epoch is None:
+        del values["of_epoch"]
+        counted = _counted_for_all(tx.tables, tx.dialect)
+    row = tx.connection.execute(counted, values).one_or_none()
     if row is None:
         return None
     after, at = row
@@ -92,6 +89,24 @@ def append(
     if rows:
         tx.connection.execute(tx.tables.logs.insert(), rows)
     return after - lines, after
+
+
+@cache
+def _counted_for_all(tables: Tables, dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
+    d, given = tables.deploys, sa.bindparam
+    # The log of a deploy that has ended is closed: its readers were told so.
+    return (
+        sa.update(d)
+        .where(d.c.id == given("of_deploy"), d.c.ended_at.is_(None))
+        .values(log_next=d.c.log_next + given("lines"), log_bytes=d.c.log_bytes + given("size"))
+        .returning(d.c.log_next, clock(dialect))
+    )
+
+
+@cache
+def _counted(tables: Tables, dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
+    is_owner = tables.deploys.c.epoch == sa.bindparam("of_epoch")
+    return _counted_for_all(tables, dialect).where(is_owner)
 
 
 def next_number(tx: Transaction, deploy: str) -> int | None:

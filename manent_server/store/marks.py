@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from manent_server.domain.gates import Lock
 from manent_server.store.clean import clean
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 
@@ -21,8 +23,9 @@ def insert_hold(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.connection.execute(tx.tables.holds.insert().values(**clean(dict(values))))
 
 
-def _locks(tx: Transaction) -> sa.Select[Any]:
-    t = tx.tables.locks
+@cache
+def _all_locks(tables: Tables) -> sa.Select[Any]:
+    t = tables.locks
     return sa.select(
         t.c.id,
         t.c.application,
@@ -38,19 +41,22 @@ def _locks(tx: Transaction) -> sa.Select[Any]:
 
 def read_lock(tx: Transaction, lock: str) -> Lock | None:
     """One lock, in force or not."""
-    row = tx.connection.execute(_locks(tx).where(tx.tables.locks.c.id == lock)).one_or_none()
+    row = tx.connection.execute(
+        _all_locks(tx.tables).where(tx.tables.locks.c.id == lock)
+    ).one_or_none()
     return Lock(*tuple(row)) if row else None
 
 
 def locks(tx: Transaction, *, at: datetime) -> list[Lock]:
     """Locks in force."""
-    t = tx.tables.locks
-    query = (
-        _locks(tx)
-        .where(t.c.lifted_at.is_(None), sa.or_(t.c.expires_at.is_(None), t.c.expires_at > at))
-        .order_by(t.c.created_at, t.c.id)
-    )
-    return [Lock(*tuple(row)) for row in tx.connection.execute(query)]
+    return [Lock(*tuple(row)) for row in tx.connection.execute(_in_force(tx.tables), {"at": at})]
+
+
+@cache
+def _in_force(tables: Tables) -> sa.Select[Any]:
+    t = tables.locks
+    is_on = sa.or_(t.c.expires_at.is_(None), t.c.expires_at > sa.bindparam("at"))
+    return _all_locks(tables).where(t.c.lifted_at.is_(None), is_on).order_by(t.c.created_at, t.c.id)
 
 
 def lift_locks(tx: Transaction, ids: list[str], *, by: str, at: datetime) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from manent_server.domain.deploy import State
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 _HEADS = 50
@@ -37,21 +39,27 @@ class Slot:
     taken_at: datetime
 
 
-def _environment(tx: Transaction) -> sa.Select[Any]:
-    e = tx.tables.environments
+@cache
+def _environment(tables: Tables) -> sa.Select[Any]:
+    e = tables.environments
     return sa.select(e.c.name, e.c.tier, e.c.pool, e.c.concurrency, e.c.is_configured)
 
 
 def lock_environment(tx: Transaction, name: str) -> Environment | None:
     """The environment's row, locked until the transaction ends."""
-    query = _environment(tx).where(tx.tables.environments.c.name == name).with_for_update()
-    row = tx.connection.execute(query).one_or_none()
+    row = tx.connection.execute(_locked(tx.tables), {"name": name}).one_or_none()
     return Environment(*row) if row else None
+
+
+@cache
+def _locked(tables: Tables) -> sa.Select[Any]:
+    is_it = tables.environments.c.name == sa.bindparam("name")
+    return _environment(tables).where(is_it).with_for_update()
 
 
 def environments(tx: Transaction) -> list[Environment]:
     """Every environment that is configured or still has rows."""
-    query = _environment(tx).order_by(tx.tables.environments.c.name)
+    query = _environment(tx.tables).order_by(tx.tables.environments.c.name)
     return [Environment(*row) for row in tx.connection.execute(query)]
 
 
@@ -87,9 +95,14 @@ def slots(tx: Transaction, environment: str | None = None) -> list[Slot]:
 
 def has_slot(tx: Transaction, deploy: str) -> bool:
     """Whether the deploy holds a place."""
-    s = tx.tables.slots
-    found = tx.connection.execute(sa.select(s.c.place).where(s.c.deploy == deploy))
+    found = tx.connection.execute(_place_of(tx.tables), {"deploy": deploy})
     return found.one_or_none() is not None
+
+
+@cache
+def _place_of(tables: Tables) -> sa.Select[Any]:
+    s = tables.slots
+    return sa.select(s.c.place).where(s.c.deploy == sa.bindparam("deploy"))
 
 
 def take_slot(tx: Transaction, deploy: Deploy, *, place: int, at: datetime) -> None:
@@ -107,8 +120,12 @@ def take_slot(tx: Transaction, deploy: Deploy, *, place: int, at: datetime) -> N
 
 def free_slot(tx: Transaction, deploy: str) -> None:
     """Give the place back."""
-    s = tx.tables.slots
-    tx.connection.execute(sa.delete(s).where(s.c.deploy == deploy))
+    tx.connection.execute(_freed(tx.tables), {"deploy": deploy})
+
+
+@cache
+def _freed(tables: Tables) -> sa.Delete:
+    return sa.delete(tables.slots).where(tables.slots.c.deploy == sa.bindparam("deploy"))
 
 
 def waiting(tx: Transaction, environment: str, *, limit: int | None = None) -> list[Deploy]:
@@ -169,8 +186,13 @@ def expired(tx: Transaction, environment: str, *, at: datetime, limit: int) -> l
 
 def waiting_environments(tx: Transaction) -> list[str]:
     """Environments in which something waits for a place or for its gates."""
-    d, s = tx.tables.deploys, tx.tables.slots
-    query = (
+    return list(tx.connection.execute(_waiting_environments(tx.tables)).scalars())
+
+
+@cache
+def _waiting_environments(tables: Tables) -> sa.Select[Any]:
+    d, s = tables.deploys, tables.slots
+    return (
         sa.select(d.c.environment)
         .where(
             sa.or_(
@@ -184,7 +206,6 @@ def waiting_environments(tx: Transaction) -> list[str]:
         .distinct()
         .order_by(d.c.environment)
     )
-    return list(tx.connection.execute(query).scalars())
 
 
 def later_success(tx: Transaction, deploy: Deploy) -> str | None:

@@ -4,12 +4,14 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.store.clean import clean
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 
@@ -125,8 +127,12 @@ def wake(tx: Transaction, deploy: str, at: datetime, reason: str) -> None:
 
 def unwake(tx: Transaction, deploy: str) -> None:
     """Nothing is to be looked at any more."""
-    w = tx.tables.wakes
-    tx.connection.execute(sa.delete(w).where(w.c.deploy == deploy))
+    tx.connection.execute(_unwoken(tx.tables), {"deploy": deploy})
+
+
+@cache
+def _unwoken(tables: Tables) -> sa.Delete:
+    return sa.delete(tables.wakes).where(tables.wakes.c.deploy == sa.bindparam("deploy"))
 
 
 def due(tx: Transaction, *, at: datetime, limit: int) -> list[str]:
@@ -213,17 +219,22 @@ def write_stock(tx: Transaction, stock: Stock) -> None:
             "state": stock.state,
         }
     ) | {"since": stock.since}
-    where = (
-        i.c.application == stock.application,
-        i.c.environment == stock.environment,
-        i.c.target == stock.target,
+    place = {
+        "application": stock.application,
+        "environment": stock.environment,
+        "target": stock.target,
+    }
+    which = {f"of_{name}": value for name, value in place.items()}
+    if tx.connection.execute(_stock_changed(tx.tables), values | which).rowcount == 0:
+        tx.connection.execute(i.insert(), values | place)
+
+
+@cache
+def _stock_changed(tables: Tables) -> sa.Update:
+    """The columns are those of the values it is executed with."""
+    i, given = tables.inventory, sa.bindparam
+    return sa.update(i).where(
+        i.c.application == given("of_application"),
+        i.c.environment == given("of_environment"),
+        i.c.target == given("of_target"),
     )
-    if tx.connection.execute(sa.update(i).where(*where).values(**values)).rowcount == 0:
-        tx.connection.execute(
-            i.insert().values(
-                application=stock.application,
-                environment=stock.environment,
-                target=stock.target,
-                **values,
-            )
-        )

@@ -59,13 +59,6 @@ class Transaction:
         """
         self._clock.hear(at.astimezone(UTC))
 
-    def clock(self) -> sa.ColumnElement[Any]:
-        """For the columns of a statement that locks rows; what it gives is told to `heard`.
-
-        Null on SQLite, where asking costs no way to a server.
-        """
-        return sa.null() if self.dialect == "sqlite" else sa.func.clock_timestamp()
-
     def now(self) -> datetime:
         """The database's clock at this moment, in UTC."""
         fresh = self._clock.fresh()
@@ -86,6 +79,14 @@ class Transaction:
 
 def _nothing(_: Transaction) -> None:
     """What an ordinary writing transaction begins with."""
+
+
+def clock(dialect: str) -> sa.ColumnElement[Any]:
+    """For the columns of a statement that locks rows; what it gives is told to `heard`.
+
+    Null on SQLite, where asking costs no way to a server.
+    """
+    return sa.null() if dialect == "sqlite" else sa.func.clock_timestamp()
 
 
 class Store:

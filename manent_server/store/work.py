@@ -149,11 +149,22 @@ def forget_steps(tx: Transaction, deploy: Deploy) -> None:
 
 def read_steps(tx: Transaction, deploy: str, *, pass_number: int | None = None) -> list[StepRow]:
     """The steps of a deploy, or of one pass of it, in order."""
-    s = tx.tables.steps
-    query = _steps(tx).where(s.c.deploy == deploy).order_by(s.c.pass_number, s.c.position)
-    if pass_number is not None:
-        query = query.where(s.c.pass_number == pass_number)
-    return [StepRow(*row) for row in tx.connection.execute(query)]
+    query, values = _steps_of(tx.tables), {"deploy": deploy, "pass_number": pass_number}
+    if pass_number is None:
+        query, values = _all_steps_of(tx.tables), {"deploy": deploy}
+    return [StepRow(*row) for row in tx.connection.execute(query, values)]
+
+
+@cache
+def _all_steps_of(tables: Tables) -> sa.Select[Any]:
+    s = tables.steps
+    query = sa.select(*(s.c[name] for name in _STEP)).order_by(s.c.pass_number, s.c.position)
+    return query.where(s.c.deploy == sa.bindparam("deploy"))
+
+
+@cache
+def _steps_of(tables: Tables) -> sa.Select[Any]:
+    return _all_steps_of(tables).where(tables.steps.c.pass_number == sa.bindparam("pass_number"))
 
 
 def open_steps(tx: Transaction, deploys: Iterable[str]) -> list[StepRow]:
@@ -189,33 +200,42 @@ def update_step(
     Returns:
         The step as it now stands, or None if it has ended or is not there.
     """
-    s = tx.tables.steps
-    row = tx.connection.execute(
-        sa.update(s)
-        .where(
-            s.c.deploy == deploy,
-            s.c.pass_number == pass_number,
-            s.c.name == name,
-            s.c.ended_at.is_(None),
-        )
-        .values(**clean(values))
-        .returning(*(s.c[name] for name in _STEP))
-    ).one_or_none()
+    which = {"of_deploy": deploy, "of_pass": pass_number, "of_name": name}
+    row = tx.connection.execute(_step_changed(tx.tables), clean(values) | which).one_or_none()
     return StepRow(*row) if row else None
+
+
+@cache
+def _step_changed(tables: Tables) -> sa.UpdateBase:
+    """The columns are those of the values it is executed with."""
+    s, given = tables.steps, sa.bindparam
+    is_it = (
+        s.c.deploy == given("of_deploy"),
+        s.c.pass_number == given("of_pass"),
+        s.c.name == given("of_name"),
+        s.c.ended_at.is_(None),
+    )
+    return sa.update(s).where(*is_it).returning(*(s.c[name] for name in _STEP))
 
 
 def insert_attempt(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Hand an attempt out."""
-    tx.connection.execute(tx.tables.attempts.insert().values(**clean(dict(values))))
+    tx.connection.execute(tx.tables.attempts.insert(), clean(values))
 
 
 def update_attempt(tx: Transaction, attempt: str, **values: Any) -> bool:
     """Change an open attempt; False if it has ended already."""
-    a = tx.tables.attempts
     done = tx.connection.execute(
-        sa.update(a).where(a.c.id == attempt, a.c.ended_at.is_(None)).values(**clean(values))
+        _attempt_changed(tx.tables), clean(values) | {"of_attempt": attempt}
     )
     return done.rowcount == 1
+
+
+@cache
+def _attempt_changed(tables: Tables) -> sa.Update:
+    """The columns are those of the values it is executed with."""
+    a = tables.attempts
+    return sa.update(a).where(a.c.id == sa.bindparam("of_attempt"), a.c.ended_at.is_(None))
 
 
 def end_lost(
@@ -238,7 +258,9 @@ def end_lost(
     a = tx.tables.attempts
     # A worker that lives to say so was not dead, whoever took it for that.
     known = sa.func.coalesce(a.c.died, died and is_begun)
-    return update_attempt(tx, attempt, ended_at=tx.now(), result=result, died=known, error=error)
+    values = {"ended_at": tx.now(), "result": result, "error": error, "of_attempt": attempt}
+    ended = tx.connection.execute(_attempt_changed(tx.tables).values(died=known), values)
+    return ended.rowcount == 1
 
 
 def end_all_lost(tx: Transaction, attempts: Iterable[str], *, died: bool, message: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.domain.errors import Unavailable
 from manent_server.domain.liveness import is_lost
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 
@@ -65,11 +67,18 @@ def everyone(tx: Transaction) -> list[Executor]:
 
 def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
     """Whether the row carries this incarnation and nobody claimed it."""
-    e = tx.tables.executors
-    mine = sa.select(e.c.id).where(
-        e.c.id == executor, e.c.incarnation == incarnation, e.c.recovered_by.is_(None)
+    values = {"executor": executor, "incarnation": incarnation}
+    return tx.connection.execute(_mine(tx.tables), values).one_or_none() is not None
+
+
+@cache
+def _mine(tables: Tables) -> sa.Select[Any]:
+    e, given = tables.executors, sa.bindparam
+    return sa.select(e.c.id).where(
+        e.c.id == given("executor"),
+        e.c.incarnation == given("incarnation"),
+        e.c.recovered_by.is_(None),
     )
-    return tx.connection.execute(mine).one_or_none() is not None
 
 
 def has_died(tx: Transaction, executor: str, incarnation: str) -> bool:
@@ -177,10 +186,7 @@ def _first_lease(tx: Transaction, name: str, holder: str, *, until: datetime) ->
 
 def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
     """Whether the lease is still this holder's; asked in the transaction that acts."""
-    leases = tx.tables.leases
-    row = tx.connection.execute(
-        sa.select(leases.c.token, leases.c.until).where(leases.c.name == lease.name)
-    ).one_or_none()
+    row = tx.connection.execute(_lease_of(tx.tables), {"name": lease.name}).one_or_none()
     return row is not None and row.token == lease.token and row.until > at
 
 
@@ -209,6 +215,13 @@ def demand_lease(tx: Transaction, lease: Lease, *, lasts: timedelta, prolongs: b
         raise LeaseLost(f"the lease {lease.name} has ended", next="another process goes on")
     if prolongs:
         tx.connection.execute(sa.update(leases).where(*mine).values(until=at + lasts))
+
+
+@cache
+def _lease_of(tables: Tables) -> sa.Select[Any]:
+    leases = tables.leases
+    query = sa.select(leases.c.token, leases.c.until)
+    return query.where(leases.c.name == sa.bindparam("name"))
 
 
 def give_up_lease(tx: Transaction, lease: Lease) -> None:
