@@ -107,13 +107,14 @@ class Deploy:
 _NAMES = tuple(field.name for field in fields(Deploy))
 
 
-def columns(tx: Transaction) -> list[sa.Column[Any]]:
-    """The columns of a `Deploy`, in its order."""
-    return [tx.tables.deploys.c[name] for name in _NAMES]
+@cache
+def whole(tables: Tables) -> sa.Select[Any]:
+    """Whole rows, for `of`; built once: with so many columns that takes as long as asking."""
+    return sa.select(*(tables.deploys.c[name] for name in _NAMES))
 
 
 def of(row: sa.Row[Any]) -> Deploy:
-    """A `Deploy` from a row selected by `columns`."""
+    """A `Deploy` from a row selected by `whole`."""
     return Deploy(*tuple(row))
 
 
@@ -129,14 +130,12 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
         "log_bytes": 0,
         "log_dropped": 0,
     }
-    tx.connection.execute(tx.tables.deploys.insert().values(start | clean(dict(values))))
+    tx.connection.execute(tx.tables.deploys.insert(), start | clean(values))
 
 
 @cache
 def _by_id(tables: Tables) -> sa.Select[Any]:
-    """Built once: with so many columns that takes as long as asking."""
-    d = tables.deploys
-    return sa.select(*(d.c[name] for name in _NAMES)).where(d.c.id == sa.bindparam("deploy"))
+    return whole(tables).where(tables.deploys.c.id == sa.bindparam("deploy"))
 
 
 @cache
@@ -269,7 +268,7 @@ def update_each(tx: Transaction, changes: Mapping[str, Mapping[str, Any]]) -> No
 def live(tx: Transaction, *, application: str | None = None) -> list[Deploy]:
     """Every deploy that has not ended, the oldest first."""
     d = tx.tables.deploys
-    query = sa.select(*columns(tx)).where(d.c.state.in_(LIVE_STATES)).order_by(d.c.requested_at)
+    query = whole(tx.tables).where(d.c.state.in_(LIVE_STATES)).order_by(d.c.requested_at)
     if application:
         query = query.where(d.c.application == application)
     return [of(row) for row in tx.connection.execute(query)]
@@ -278,9 +277,7 @@ def live(tx: Transaction, *, application: str | None = None) -> list[Deploy]:
 def delayed(tx: Transaction, environment: str, *, limit: int | None = None) -> list[Deploy]:
     """Deploys of an environment whose gates are closed, in order of acceptance."""
     d = tx.tables.deploys
-    query = sa.select(*columns(tx)).where(
-        d.c.environment == environment, d.c.state == State.DELAYED
-    )
+    query = whole(tx.tables).where(d.c.environment == environment, d.c.state == State.DELAYED)
     query = query.order_by(d.c.number)
     if limit is not None:
         query = query.limit(max(limit, 0))
@@ -291,7 +288,7 @@ def owned(tx: Transaction, executor: str) -> list[Deploy]:
     """Live deploys that name this executor, whatever its incarnation."""
     d = tx.tables.deploys
     query = (
-        sa.select(*columns(tx))
+        whole(tx.tables)
         .where(d.c.executor == executor, d.c.state.in_(LIVE_STATES))
         .order_by(d.c.id)
     )
@@ -302,7 +299,7 @@ def placed(tx: Transaction) -> list[Deploy]:
     """Live deploys that hold a place: whatever a worker has, has had or is about to have."""
     d, s = tx.tables.deploys, tx.tables.slots
     query = (
-        sa.select(*columns(tx))
+        whole(tx.tables)
         .join(s, s.c.deploy == d.c.id)
         .where(d.c.state.in_(LIVE_STATES))
         .order_by(d.c.id)
@@ -313,7 +310,7 @@ def placed(tx: Transaction) -> list[Deploy]:
 def lock_free(tx: Transaction, ids: Sequence[str]) -> list[Deploy]:
     """Those of the deploys whose row nobody holds, locked in the order of their ids."""
     d = tx.tables.deploys
-    query = sa.select(*columns(tx)).where(d.c.id.in_(ids)).order_by(d.c.id)
+    query = whole(tx.tables).where(d.c.id.in_(ids)).order_by(d.c.id)
     query = query.with_for_update(skip_locked=True)
     return [of(row) for row in tx.connection.execute(query)] if ids else []
 
@@ -333,7 +330,7 @@ def last_good(
     whole = (d.c.outcome == Outcome.DEPLOYED,) if is_whole else ()
     return _one(
         tx,
-        sa.select(*columns(tx))
+        whole(tx.tables)
         .where(
             d.c.application == application,
             d.c.environment == environment,

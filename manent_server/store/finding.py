@@ -29,7 +29,7 @@ def by_address(tx: Transaction, address: str) -> Deploy:
         Invalid: Several ids begin so.
     """
     d = tx.tables.deploys
-    query = sa.select(*deploys.columns(tx))
+    query = deploys.whole(tx.tables)
     numbered = _NUMBERED.fullmatch(address)
     if numbered:
         application, environment, number = numbered.groups()
@@ -78,7 +78,7 @@ class Page:
 def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
     """One page by (time, id), and the cursor of the next one."""
     d = tx.tables.deploys
-    query = sa.select(*deploys.columns(tx))
+    query = deploys.whole(tx.tables)
     for column, value in (
         (d.c.application, wanted.application),
         (d.c.environment, wanted.environment),

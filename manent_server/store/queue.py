@@ -107,15 +107,14 @@ def _place_of(tables: Tables) -> sa.Select[Any]:
 
 def take_slot(tx: Transaction, deploy: Deploy, *, place: int, at: datetime) -> None:
     """Take a place; the table's keys refuse a second one for the same application."""
-    tx.connection.execute(
-        tx.tables.slots.insert().values(
-            environment=deploy.environment,
-            application=deploy.application,
-            place=place,
-            deploy=deploy.id,
-            taken_at=at,
-        )
-    )
+    values = {
+        "environment": deploy.environment,
+        "application": deploy.application,
+        "place": place,
+        "deploy": deploy.id,
+        "taken_at": at,
+    }
+    tx.connection.execute(tx.tables.slots.insert(), values)
 
 
 def free_slot(tx: Transaction, deploy: str) -> None:
@@ -134,7 +133,7 @@ def waiting(tx: Transaction, environment: str, *, limit: int | None = None) -> l
     A rollback stands before everything else of its environment.
     """
     d = tx.tables.deploys
-    query = sa.select(*deploys.columns(tx)).where(_queued(tx, environment))
+    query = deploys.whole(tx.tables).where(_queued(tx, environment))
     query = query.order_by(d.c.priority, d.c.ticket)
     if limit is not None:
         query = query.limit(limit)
@@ -153,14 +152,20 @@ def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
 
 def has_waiting(tx: Transaction, environment: str) -> bool:
     """Whether anything there waits for its gates or for a place."""
-    d, s = tx.tables.deploys, tx.tables.slots
+    found = tx.connection.execute(_one_waiting(tx.tables), {"environment": environment})
+    return found.first() is not None
+
+
+@cache
+def _one_waiting(tables: Tables) -> sa.Select[Any]:
+    d, s = tables.deploys, tables.slots
     is_placed = sa.exists().where(s.c.deploy == d.c.id)
     query = sa.select(d.c.id).where(
-        d.c.environment == environment,
+        d.c.environment == sa.bindparam("environment"),
         d.c.state.in_((State.DELAYED, State.ENQUEUED)),
         ~is_placed,
     )
-    return tx.connection.execute(query.limit(1)).first() is not None
+    return query.limit(1)
 
 
 def heads(
@@ -168,7 +173,7 @@ def heads(
 ) -> list[Deploy]:
     """The next deploys of the queue, passing over applications at work and those looked at."""
     d = tx.tables.deploys
-    query = sa.select(*deploys.columns(tx)).where(
+    query = deploys.whole(tx.tables).where(
         _queued(tx, environment),
         d.c.application.not_in(without),
         d.c.id.not_in(passed),

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 
@@ -24,8 +26,9 @@ class Token:
     revoked_at: datetime | None
 
 
-def _select(tx: Transaction) -> sa.Select[Any]:
-    t = tx.tables.tokens
+@cache
+def _select(tables: Tables) -> sa.Select[Any]:
+    t = tables.tokens
     return sa.select(
         t.c.id,
         t.c.name,
@@ -45,27 +48,32 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
 
 def read(tx: Transaction, token: str) -> Token | None:
     """One token by its id."""
-    row = tx.connection.execute(_select(tx).where(tx.tables.tokens.c.id == token)).one_or_none()
+    row = tx.connection.execute(
+        _select(tx.tables).where(tx.tables.tokens.c.id == token)
+    ).one_or_none()
     return Token(*tuple(row)) if row else None
 
 
 def by_hash(tx: Transaction, digest: str, *, at: datetime) -> Token | None:
     """The token with that digest, if it is in force."""
-    t = tx.tables.tokens
-    row = tx.connection.execute(
-        _select(tx).where(
-            t.c.hash == digest,
-            t.c.revoked_at.is_(None),
-            sa.or_(t.c.expires_at.is_(None), t.c.expires_at > at),
-        )
-    ).one_or_none()
+    row = tx.connection.execute(_by_hash(tx.tables), {"digest": digest, "at": at}).one_or_none()
     return Token(*tuple(row)) if row else None
+
+
+@cache
+def _by_hash(tables: Tables) -> sa.Select[Any]:
+    t = tables.tokens
+    return _select(tables).where(
+        t.c.hash == sa.bindparam("digest"),
+        t.c.revoked_at.is_(None),
+        sa.or_(t.c.expires_at.is_(None), t.c.expires_at > sa.bindparam("at")),
+    )
 
 
 def everyone(tx: Transaction) -> list[Token]:
     """Every token, the oldest first."""
     t = tx.tables.tokens
-    query = _select(tx).order_by(t.c.created_at, t.c.id)
+    query = _select(tx.tables).order_by(t.c.created_at, t.c.id)
     return [Token(*tuple(row)) for row in tx.connection.execute(query)]
 
 

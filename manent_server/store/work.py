@@ -87,12 +87,14 @@ _STEP = tuple(field.name for field in fields(StepRow))
 _ATTEMPT = tuple(field.name for field in fields(Attempt))
 
 
-def _steps(tx: Transaction) -> sa.Select[Any]:
-    return sa.select(*(tx.tables.steps.c[name] for name in _STEP))
+@cache
+def _steps(tables: Tables) -> sa.Select[Any]:
+    return sa.select(*(tables.steps.c[name] for name in _STEP))
 
 
-def _attempts(tx: Transaction) -> sa.Select[Any]:
-    return sa.select(*(tx.tables.attempts.c[name] for name in _ATTEMPT))
+@cache
+def _attempts(tables: Tables) -> sa.Select[Any]:
+    return sa.select(*(tables.attempts.c[name] for name in _ATTEMPT))
 
 
 def write_steps(
@@ -158,7 +160,7 @@ def read_steps(tx: Transaction, deploy: str, *, pass_number: int | None = None) 
 @cache
 def _all_steps_of(tables: Tables) -> sa.Select[Any]:
     s = tables.steps
-    query = sa.select(*(s.c[name] for name in _STEP)).order_by(s.c.pass_number, s.c.position)
+    query = _steps(tables).order_by(s.c.pass_number, s.c.position)
     return query.where(s.c.deploy == sa.bindparam("deploy"))
 
 
@@ -170,7 +172,7 @@ def _steps_of(tables: Tables) -> sa.Select[Any]:
 def open_steps(tx: Transaction, deploys: Iterable[str]) -> list[StepRow]:
     """Steps of several deploys that have not ended, in order."""
     s = tx.tables.steps
-    query = _steps(tx).where(s.c.deploy.in_(list(deploys)), s.c.ended_at.is_(None))
+    query = _steps(tx.tables).where(s.c.deploy.in_(list(deploys)), s.c.ended_at.is_(None))
     query = query.order_by(s.c.deploy, s.c.pass_number, s.c.position)
     return [StepRow(*row) for row in tx.connection.execute(query)]
 
@@ -178,7 +180,7 @@ def open_steps(tx: Transaction, deploys: Iterable[str]) -> list[StepRow]:
 @cache
 def _step_by_name(tables: Tables) -> sa.Select[Any]:
     s, given = tables.steps, sa.bindparam
-    return sa.select(*(s.c[name] for name in _STEP)).where(
+    return _steps(tables).where(
         s.c.deploy == given("deploy"),
         s.c.pass_number == given("pass_number"),
         s.c.name == given("name"),
@@ -278,9 +280,15 @@ def end_all_lost(tx: Transaction, attempts: Iterable[str], *, died: bool, messag
 
 def read_attempts(tx: Transaction, deploy: str) -> list[Attempt]:
     """Every attempt of a deploy in the order of hand-out."""
-    a = tx.tables.attempts
-    query = _attempts(tx).where(a.c.deploy == deploy).order_by(a.c.handed_out_at, a.c.id)
-    return [Attempt(*row) for row in tx.connection.execute(query)]
+    found = tx.connection.execute(_attempts_of(tx.tables), {"deploy": deploy})
+    return [Attempt(*row) for row in found]
+
+
+@cache
+def _attempts_of(tables: Tables) -> sa.Select[Any]:
+    a = tables.attempts
+    query = _attempts(tables).where(a.c.deploy == sa.bindparam("deploy"))
+    return query.order_by(a.c.handed_out_at, a.c.id)
 
 
 def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:
@@ -295,7 +303,7 @@ def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) ->
 def read_attempt(tx: Transaction, attempt: str) -> Attempt | None:
     """One attempt."""
     row = tx.connection.execute(
-        _attempts(tx).where(tx.tables.attempts.c.id == attempt)
+        _attempts(tx.tables).where(tx.tables.attempts.c.id == attempt)
     ).one_or_none()
     return Attempt(*row) if row else None
 
@@ -313,7 +321,7 @@ def _around(tables: Tables) -> sa.Select[Any]:
         a.c.environment == given("environment"),
         a.c.application == given("application"),
     )
-    return sa.select(*(a.c[name] for name in _ATTEMPT)).where(sa.or_(of_step, open_there))
+    return _attempts(tables).where(sa.or_(of_step, open_there))
 
 
 def attempts_around(tx: Transaction, deploy: Deploy, step: str) -> list[Attempt]:
@@ -336,7 +344,7 @@ def open_attempts(
 ) -> list[Attempt]:
     """Attempts that have not ended: of an executor, or of one (environment, application)."""
     a = tx.tables.attempts
-    query = _attempts(tx).where(a.c.ended_at.is_(None)).order_by(a.c.handed_out_at)
+    query = _attempts(tx.tables).where(a.c.ended_at.is_(None)).order_by(a.c.handed_out_at)
     if executor is not None:
         query = query.where(a.c.executor == executor)
     if place is not None:
@@ -387,6 +395,6 @@ def may_act(attempt: Attempt, *, at: datetime) -> bool:
 def lock_attempts(tx: Transaction, ids: Sequence[str]) -> list[Attempt]:
     """Those of the attempts whose row nobody else holds, locked, in the order of their ids."""
     a = tx.tables.attempts
-    query = _attempts(tx).where(a.c.id.in_(ids)).order_by(a.c.id)
+    query = _attempts(tx.tables).where(a.c.id.in_(ids)).order_by(a.c.id)
     query = query.with_for_update(skip_locked=True)
     return [Attempt(*row) for row in tx.connection.execute(query)]
