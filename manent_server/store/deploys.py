@@ -327,7 +327,7 @@ def last_good(
         is_whole: Only one that left no target out.
     """
     d = tx.tables.deploys
-    whole = (d.c.outcome == Outcome.DEPLOYED,) if is_whole else ()
+    complete = (d.c.outcome == Outcome.DEPLOYED,) if is_whole else ()
     return _one(
         tx,
         whole(tx.tables)
@@ -335,7 +335,7 @@ def last_good(
             d.c.application == application,
             d.c.environment == environment,
             d.c.state == State.SUCCESS,
-            *whole,
+            *complete,
         )
         .order_by(d.c.epoch.desc())
         .limit(1),
