@@ -134,7 +134,18 @@ def _summary(tx: Transaction, desk: Desk, row: Deploy, why: _Why) -> str:
         return _running(tx, desk, row, why.blocker)
     if row.blocked is not None:
         return f"its gates cannot be judged ({row.blocked}); the server's log says more"
-    return _waiting(why.place, why.blocker, _lacking(row, why.crew))
+    return _waiting(why.place, why.blocker, _lacking(row, why.crew) or _put_off(tx, row))
+
+
+def _put_off(tx: Transaction, row: Deploy) -> str | None:
+    """Why a worker that took it has given it back."""
+    wake = records.wake_of(tx, row.id)
+    if wake is None or wake[1] != "suspect":
+        return None
+    return (
+        "workers died under it: it is tried alone, as soon as one is free of other suspects; "
+        f"offered again at {view.instant(wake[0])}"
+    )
 
 
 def _lacking(row: Deploy, crew: dict[str, Any] | None) -> str | None:

@@ -12,7 +12,7 @@ from manent_server.engine import prelude
 from manent_server.engine.handout import Refusal
 from manent_server.engine.shop import Unwound
 from manent_server.store import aftermath, records, workers
-from manent_server.usecases import cancel, wake
+from manent_server.usecases import cancel, explain, wake
 from manent_server.usecases.requests import CancelRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, place
 from tests.integration.core.running import Running
@@ -132,6 +132,7 @@ def test_a_worker_tries_one_suspect_at_a_time(core: Core, suspects: tuple[Hand, 
     assert later[1] == "suspect"
     assert timedelta(seconds=8) < later[0] - core.at() <= prelude.ELSEWHERE
     assert core.slots("production") == [innocent]
+    assert "workers died under it" in explain.explain(core.desk, innocent)["summary"]
     assert list(core.reconciler().findings()) == []
     hand.crash()
     assert trip.join() is Crashed
