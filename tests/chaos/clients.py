@@ -21,7 +21,7 @@ _ACTS = {
     "deploy": 58, "again": 8, "cancel": 8, "cancel_back": 5, "rollback": 6, "redeploy": 4,
     "lock": 4, "read": 7,
 }  # fmt: skip
-_MODES = {"ok": 55, "bad": 10, "sick": 8, "slip": 12, "brood": 8, "deaf": 7}
+_MODES = {"long": 12, "ok": 45, "bad": 10, "sick": 8, "slip": 12, "brood": 8, "deaf": 7}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ def plan(seed: int, client: str, count: int, environments: tuple[str, ...]) -> l
     for number in range(count):
         what = draw.choices(list(_ACTS), list(_ACTS.values()))[0] if number else "deploy"
         mode = draw.choices(list(_MODES), list(_MODES.values()))[0]
-        milliseconds = int(draw.triangular(150, 3000, 700))
+        # Some outlast a takeover: only those show whether the earlier owner's hook is dead by then.
+        span = (6000, 11000, 7000) if mode == "long" else (150, 3000, 700)
+        milliseconds = int(draw.triangular(*span))
         version = f"{number}.{milliseconds}.{mode}"
         rest = draw.uniform(0.1, 1.2)
         acts.append(Act(number, what, draw.choice(environments), version, rest))

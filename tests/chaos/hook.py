@@ -4,7 +4,7 @@ Run as `python -S -E hook.py LEDGER HOOK` by the `command` plugin. How it behave
 version, `NUMBER.MILLISECONDS.MODE`, so that the same deploy always does the same:
 
 `ok` succeeds; `bad` fails for good in `deploy`; `sick` fails in `verify`; `slip` fails once,
-then succeeds; `brood` leaves a detached grandchild ticking; `deaf` ignores SIGTERM.
+then succeeds; `long` is `ok`; `brood` leaves a detached grandchild ticking; `deaf` ignores SIGTERM.
 """
 
 import os
