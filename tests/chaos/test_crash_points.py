@@ -27,7 +27,7 @@ def start(start_rig: StartRig, url: str, folder: Path) -> Rig:
     ledger = Ledger(folder)
     walk = {"targets": ("a",), "hooks": ("deploy", "verify", "rollback")}
     config = {
-        "recovery": {"heartbeat_interval": "300ms", "stale_after": "1s"},
+        "recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"},
         "applications": {"walk": ledger.application(**walk)},
     }
     site = Path(crash.__file__).with_name("site")
@@ -65,7 +65,7 @@ def _is_over(rig: Rig, deploy: str) -> bool:
 
 def check(rig: Rig, deploy: str, statement: int) -> None:
     """It ends well; each step has one good end, and the interrupted one began once more."""
-    ended = rig.ended(deploy, limit=60)
+    ended = rig.ended(deploy, limit=90)
     assert ended["outcome"] == "deployed", (statement, ended)
     runs = rig.ledger.runs(deploy=deploy)
     order = []
