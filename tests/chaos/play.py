@@ -21,7 +21,6 @@ from tests.chaos.stage import (
     SECRET,
     WORKERS,
     Stage,
-    auto_recovery,
     settings,
 )
 from tests.rig.postgres import Postgres
@@ -61,7 +60,7 @@ class Result:
     def missing(self) -> list[str]:
         """What keeps the run from counting."""
         lacking = list((Counter(NEEDED) - self.counted).elements())
-        lacking += ["takeover"] * max(0, TAKEOVERS - self.takeovers) * bool(auto_recovery())
+        lacking += ["takeover"] * max(0, TAKEOVERS - self.takeovers)
         return lacking + ["end"] * max(0, ENDS - self.ends)
 
     def __str__(self) -> str:
@@ -141,7 +140,7 @@ def _is_enough(stage: Stage, nemesis: Nemesis) -> bool:
     if Counter(NEEDED) - nemesis.counted():
         return False
     try:
-        is_taken = not auto_recovery() or stage.recorder.takeovers() >= TAKEOVERS
+        is_taken = stage.recorder.takeovers() >= TAKEOVERS
         return is_taken and len(_everything(stage, list(ENDED))) >= ENDS
     except (httpx2.HTTPError, AssertionError, record.Unreachable):
         return False

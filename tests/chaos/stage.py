@@ -10,7 +10,6 @@ from typing import Any
 import httpx2
 import yaml
 
-import tests
 from tests.chaos import net
 from tests.chaos.cable import Cable, Cables
 from tests.chaos.record import Recorder
@@ -171,7 +170,8 @@ def configuration(folder: Path) -> dict[str, Any]:
         "recovery": {
             "heartbeat_interval": f"{BEAT:g}s",
             "stale_after": f"{STALE:g}s",
-            **auto_recovery(),
+            # As fast as the rules allow with a beat of a second.
+            "auto_recover_after": f"{RECOVER:g}s",
         },
         "dbos": {"drain_timeout": "8s", "polling_interval": "200ms"},
         "worker": {"kill_grace": "1s", "warm": 2},
@@ -195,13 +195,6 @@ def mutated(mutant: str) -> dict[str, str]:
     """Variables that make every process of the stage a mutant."""
     place = Path(__file__).with_name("site")
     return {"CHAOS_MUTANT": mutant, "PYTHONPATH": str(place)} if mutant else {}
-
-
-def auto_recovery() -> dict[str, str]:
-    """As fast as the rules allow with a beat of a second."""
-    if not Path(tests.__file__).parents[1].joinpath("manent_server/recovery/watcher.py").exists():
-        return {}
-    return {"auto_recover_after": f"{RECOVER:g}s"}
 
 
 def faketime(seconds: int) -> dict[str, str] | None:
