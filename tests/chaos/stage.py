@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from tests.chaos import net
 from tests.chaos.cable import Cable, Cables
 from tests.chaos.record import Recorder
 from tests.rig.postgres import Postgres
-from tests.rig.process import Process
+from tests.rig.process import Process, until
 from tests.rig.serve import MAIN, Rig
 
 WORKERS = ("w1", "w2", "w3")
@@ -107,18 +106,7 @@ class Stage(Rig):
         for name in WORKERS:
             self.start_worker(name, wait=False)
         for name in (MAIN, *WORKERS):
-            self.await_ready(name)
-
-    def await_ready(self, name: str, *, limit: float = 60.0) -> bool:
-        """Wait until a process says it is ready; False if it ended or did not in time."""
-        end = time.monotonic() + limit
-        while time.monotonic() < end:
-            if not self.process(name).is_running():
-                return False
-            if self.is_ready(name):
-                return True
-            time.sleep(0.1)
-        return False
+            until(lambda name=name: self.is_ready(name), what=f"{name} ready", limit=90.0)
 
     def supervise(self) -> None:
         """Start again what has ended by itself, as systemd or Kubernetes would."""
