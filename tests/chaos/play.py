@@ -27,7 +27,7 @@ from tests.rig.postgres import Postgres
 from tests.rig.serve import MAIN
 
 ENDS, TAKEOVERS = 20, 3
-_QUIET = 90.0
+_QUIET = 180.0
 _ACTS = 2000
 
 

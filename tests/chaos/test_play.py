@@ -9,7 +9,7 @@ from tests.chaos.checkers_words import ends
 from tests.chaos.play import Play, perform
 
 # Alone: a machine that is busy with something else delays heartbeats as well.
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timed, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timed, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("seed", [101, 102])
