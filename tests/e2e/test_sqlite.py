@@ -30,6 +30,8 @@ def reading(file: Path) -> Iterator[None]:
         reader.close()
 
 
+# A hundred deploys of the rig on a machine that does other things too.
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("each", [5, pytest.param(25, marks=pytest.mark.soak)])
 def test_many_clients_and_an_open_reader_meet_no_locked_database(
     start_rig: StartRig, ledger: Ledger, sqlite_url: str, each: int

@@ -86,7 +86,7 @@ def test_what_is_shown_is_yaml_that_means_the_same(load: Load) -> None:
     [
         ("shopp/staging", "there is no application 'shopp'", "did you mean shop?"),
         ("shop/stagin", "shop is in no environment 'stagin'", "did you mean staging?"),
-        ("shop/eu", "shop is in no environment 'eu'", "known here: staging, production"),
+        ("shop/eu", "shop is in no environment 'eu'", "known here: production, staging"),
     ],
 )
 def test_what_is_not_placed_is_not_found(
