@@ -57,7 +57,8 @@ def _once(ours: Ours) -> float:
     ours.rig.kill(victim)
     killed = time.monotonic()
     again = until(lambda: _begins(ours, deploy)[1:], what="the hook to begin again", limit=60)
-    ours.rig.start(victim)
+    ours.rig.start(victim, wait=False)
+    until(lambda: ours.rig.is_ready(victim), what=f"{victim} ready", limit=120)
     ours.wait([deploy])
     if history.repeated([mark for mark in ours.marks() if mark.run.startswith(deploy)]):
         raise AssertionError(f"a finished step of {deploy} was run again")

@@ -36,15 +36,19 @@ class Observation:
         self._seen: dict[str, _Seen] = {}
         self._asked = self._answered = 0.0
 
-    def note(self, beats: Mapping[str, Beat], *, asked: float, answered: float) -> None:
+    def note(self, beats: Mapping[str, Beat], *, asked: float, answered: float) -> bool:
         """Take an answer of the registry in.
 
         Args:
             beats: The newest heartbeat of every executor.
             asked: Seconds on the watcher's clock before the registry was asked.
             answered: Seconds on that clock once it had answered.
+
+        Returns:
+            False if the answer before was too long ago: everything is observed anew.
         """
-        before = self._seen if answered - self._answered <= self._gap else {}
+        is_steady = answered - self._answered <= self._gap
+        before = self._seen if is_steady else {}
         self._asked, self._answered = asked, answered
         self._seen = {
             executor: before[executor]
@@ -52,6 +56,7 @@ class Observation:
             else _Seen(beat, answered)
             for executor, beat in beats.items()
         }
+        return is_steady
 
     def silence(self, executor: str, beat: Beat) -> timedelta:
         """For how long this very heartbeat was seen, by the last answer."""

@@ -64,6 +64,7 @@ class Watcher:
         self._holder = f"{executor}:{secrets.token_hex(4)}"
         self._lease: Lease | None = None
         self._renew_at = 0.0
+        self._has_looked = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="watcher", daemon=True)
 
@@ -81,7 +82,9 @@ class Watcher:
         asked = self._clock()
         look = self._look()
         beats = {row.id: Beat(row.incarnation, row.heartbeat_at) for row in look.crew}
-        self._seen.note(beats, asked=asked, answered=self._clock())
+        if not self._seen.note(beats, asked=asked, answered=self._clock()) and self._has_looked:
+            _log.info("the registry was not read for a heartbeat; silences are counted anew")
+        self._has_looked = True
         lease = self._hold()
         if lease is None:
             return []
