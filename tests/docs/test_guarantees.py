@@ -7,7 +7,7 @@ import pytest
 from tests.docs.pages import DOCS
 from tests.shape import source
 
-_TEST = re.compile(r"`((?:[\w-]+/)*test_\w+\.py)::(test_\w+)`")
+_TEST = re.compile(r"`(?:tests/)?((?:[\w-]+/)*test_\w+\.py)::(test_\w+)`")
 PAGES = sorted(
     page
     for page in DOCS.rglob("*.md")
