@@ -64,12 +64,12 @@ class Nemesis:
         self._is_away = False
         self._waits_since: float | None = None
 
-    def turn(self) -> None:
+    def turn(self, *, is_calm: bool = False) -> None:
         """Start again what has ended, end what is due, perhaps begin a fault."""
         self.stage.supervise()
         while self._later and self._later[0][0] <= now():
             heapq.heappop(self._later)[2]()
-        if now() >= self._next_at:
+        if now() >= self._next_at and not is_calm:
             self._begin()
 
     def heal(self) -> None:

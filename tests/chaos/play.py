@@ -119,31 +119,33 @@ def _client(stage: Stage, name: str, play: Play, stop: threading.Event) -> Clien
 
 
 def _play(stage: Stage, nemesis: Nemesis, play: Play, clients: list[Client]) -> None:
+    """Faults for the time given, and on until the run counts."""
     end = now() + play.seconds
     latest = now() + max(play.seconds, play.longest)
-    looked = now()
-    while now() < end or (now() < latest and not _is_enough(stage, nemesis)):
+    looked, lacks = now(), {"fault"}
+    while now() < latest and (now() < end or lacks):
         if play.faults:
-            nemesis.turn()
+            # When only ends are missing, more faults would but keep them away.
+            nemesis.turn(is_calm=now() > end and lacks == {"end"})
         elif not any(client.is_alive() for client in clients):
             return
         time.sleep(0.05)
         if now() - looked > 1.0:
-            looked = now()
+            looked, lacks = now(), _lacks(stage, nemesis) if now() > end else lacks
             for client in clients:
                 if client.crash is not None:
                     raise client.crash
 
 
-def _is_enough(stage: Stage, nemesis: Nemesis) -> bool:
-    """Whether the run counts already."""
-    if Counter(NEEDED) - nemesis.counted():
-        return False
+def _lacks(stage: Stage, nemesis: Nemesis) -> set[str]:
+    """What the run still needs to count."""
+    lacks = {"fault"} if Counter(NEEDED) - nemesis.counted() else set()
     try:
-        is_taken = stage.recorder.takeovers() >= TAKEOVERS
-        return is_taken and len(_everything(stage, list(ENDED))) >= ENDS
+        lacks |= {"takeover"} if stage.recorder.takeovers() < TAKEOVERS else set()
+        lacks |= {"end"} if len(_everything(stage, list(ENDED))) < ENDS else set()
     except (httpx2.HTTPError, AssertionError, record.Unreachable):
-        return False
+        return lacks | {"answer"}
+    return lacks
 
 
 def _settle(stage: Stage) -> float:
