@@ -62,7 +62,8 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
     kind = _kind(request)
     priority = request.priority if request.priority is not None else DEFAULT_PRIORITY
     _check(request)
-    if request.sha256 is not None and placement.artifact is None:
+    sha256 = names.sha256(request.sha256) if request.sha256 else None
+    if sha256 is not None and placement.artifact is None:
         raise Invalid(
             f"{application.name} has no artifact in {environment.name}: no digest can be checked",
             code="sha256_without_artifact",
@@ -75,7 +76,7 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         version=names.version(request.version) if request.version is not None else "",
         order=chosen(order_for(desk, placement, environment), request.targets),
         caller=caller,
-        sha256=names.sha256(request.sha256) if request.sha256 else None,
+        sha256=sha256,
         reason=request.reason,
         not_before=request.not_before,
         not_after=request.not_after,

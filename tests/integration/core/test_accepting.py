@@ -64,6 +64,7 @@ def test_numbers_rise_by_one_in_an_environment(core: Core):
         (DeployRequest("shop", "staging", None), Invalid),
         (DeployRequest("shop", "staging", "1", kind="rollback"), Invalid),
         (DeployRequest("shop", "staging", "1", sha256="x"), NameInvalid),
+        (DeployRequest("shop", "staging", "1", sha256="0" * 64), Invalid),
         (DeployRequest("shop", "staging", "1", override=("approval",)), Invalid),
         (DeployRequest("shop", "staging", "1", if_blocked="maybe"), Invalid),
         (DeployRequest("shop", "staging", "1", targets=()), Invalid),

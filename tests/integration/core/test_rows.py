@@ -254,12 +254,18 @@ def test_a_revoked_token_is_worth_nothing_at_once(core: Core):
         tokens.revoke(core.desk, "gone", actor="ann")
 
 
-@pytest.mark.parametrize("lasts", [timedelta(0), timedelta(microseconds=1)])
-def test_a_token_that_expired_is_worth_nothing(core: Core, lasts: timedelta):
+@pytest.mark.parametrize("lasts", [timedelta(0), timedelta(seconds=-1)])
+def test_a_token_that_would_end_at_once_is_not_made(core: Core, lasts: timedelta):
+    with pytest.raises(Invalid, match="ends at once"):
+        tokens.create(core.desk, TokenRequest("ci", "viewer", lasts), actor="ann")
+    assert core.rows("tokens") == []
+
+
+def test_a_token_that_expired_is_worth_nothing(core: Core):
+    lasts = timedelta(microseconds=1)
     text = tokens.create(core.desk, TokenRequest("ci", "viewer", lasts), actor="ann")
     with core.store.write() as tx:
-        if lasts:
-            tx.connection.execute(tx.tables.tokens.update().values(expires_at=long_ago()))
+        tx.connection.execute(tx.tables.tokens.update().values(expires_at=long_ago()))
     with pytest.raises(NotSignedIn):
         tokens.authenticate(core.desk, text)
 
