@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 _WORKER: Final = "manent_server.plugins.trial"
 
@@ -60,7 +61,6 @@ class Trial:
 
     def __init__(self, folder: Path, external: Mapping[str, Sequence[str]] | None = None) -> None:
         self._folder = folder
-        self._count = 0
         given = {name: list(argv) for name, argv in (external or {}).items()}
         self._worker = subprocess.Popen(
             [sys.executable, "-m", _WORKER, str(folder), json.dumps(given)],
@@ -94,8 +94,8 @@ class Trial:
         return self._run(plugin, hook, values, is_killed=True)
 
     def _run(self, plugin: str, hook: str, values: dict[str, Any], *, is_killed: bool) -> Ended:
-        self._count += 1
-        attempt = f"trial-{self._count}"
+        # Unique on the machine: processes are found, and killed, by the id of their attempt.
+        attempt = f"trial-{uuid4().hex}"
         workdir = self._folder / attempt
         context = {**_context(), "workdir": str(workdir), **values}
         self._say({"attempt": attempt, "plugin": plugin, "hook": hook, "context": context})

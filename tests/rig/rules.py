@@ -37,8 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(UnitClock(), "manent-unit-clock")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that belong on one worker a group."""
+    """Give tests that belong on one worker a group.
+
+    First: pytest-xdist reads the groups in the same hook, and what comes after it is not seen.
+    """
     for item in items:
         if item.get_closest_marker("xdist_group"):
             continue

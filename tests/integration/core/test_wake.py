@@ -84,12 +84,12 @@ def test_a_round_of_admission_covers_what_an_event_left(core: Core):
 
 
 def test_the_jobs_of_a_process_have_names_of_their_own(core: Core):
-    found = jobs.jobs(core.desk, Metrics())
+    found = jobs.jobs(core.desk.settings(), Metrics())
     assert len({job.name for job in found}) == len(found)
     core.worker()
     core.submit()
     for job in found:
-        job.body()
+        job.make(core.desk)()
 
 
 def test_a_lock_holds_back_until_it_is_lifted(core: Core):
