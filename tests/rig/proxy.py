@@ -83,9 +83,12 @@ class Proxy:
                 return
             threading.Thread(target=self._forward, args=(client,), daemon=True).start()
 
+    def _refuses(self) -> bool:
+        return self._is_refusing
+
     def _forward(self, client: socket.socket) -> None:
         self._flows.wait()
-        if self._is_refusing:
+        if self._refuses():
             client.close()
             return
         try:
@@ -95,6 +98,9 @@ class Proxy:
             return
         with self._lock:
             self._ends |= {client, server}
+        if self._refuses():  # cut while it was being made
+            _shut(client)
+            _shut(server)
         is_cut = threading.Event()
         to_server = threading.Thread(
             target=self._pump, args=(client, server, is_cut), kwargs={"watches": True}, daemon=True

@@ -16,8 +16,10 @@ import pytest
 # Reasons a test may be skipped for in the gate: what cannot be had on every machine. Each is a
 # regular expression for the whole reason.
 ALLOWED: tuple[str, ...] = (r"no Python 3\.13 here: .*",)
-# Processor seconds, not those on the wall: a busy machine must not fail a run.
+# Processor seconds, not those on the wall: a busy machine must not fail a run. Beside servers that
+# share the caches and threads of a core the same work takes up to twice as many of them.
 UNIT_BUDGET = 10.0
+BESIDE_OTHERS = 2.0
 _COST = "processor seconds"
 
 _UNIT = Path(__file__).parents[1] / "unit"
@@ -85,9 +87,12 @@ class UnitClock:
 
     def __init__(self) -> None:
         self._seconds = 0.0
+        self._budget = UNIT_BUDGET
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add what one test has cost."""
+        if not report.nodeid.startswith("tests/unit/"):
+            self._budget = UNIT_BUDGET * BESIDE_OTHERS
         found = dict(report.user_properties)
         self._seconds += float(str(found.get(_COST, 0)))
 
@@ -101,13 +106,13 @@ class UnitClock:
     ) -> None:
         """Say so."""
         if config.getoption("--gate") and self._seconds:
-            terminalreporter.line(f"unit tests: {self._seconds:.1f} s of {UNIT_BUDGET:.0f} s")
+            terminalreporter.line(f"unit tests: {self._seconds:.1f} s of {self._budget:.0f} s")
         if self._is_over(config):
             terminalreporter.section("Unit tests are too slow", red=True)
             terminalreporter.line("processor time; --durations=20 shows where it goes")
 
     def _is_over(self, config: pytest.Config) -> bool:
-        return bool(config.getoption("--gate")) and self._seconds > UNIT_BUDGET
+        return bool(config.getoption("--gate")) and self._seconds > self._budget
 
 
 def _of_module(item: pytest.Function) -> str:
