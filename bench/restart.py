@@ -2,7 +2,6 @@
 
 import time
 
-from bench import history
 from bench.report import Figure, alone
 from bench.sides import Ours
 from bench.size import Size
@@ -23,20 +22,11 @@ def of_a_killed_worker(ours: Ours, size: Size) -> list[Figure]:
 
 def _once(ours: Ours) -> float:
     deploy = ours.deploy(environment="other", application="sleeper")
-    until(lambda: _begins(ours, deploy), what="the hook to begin")
+    until(lambda: ours.begins(deploy), what="the hook to begin")
     ours.rig.kill()
     killed = time.monotonic()
     ours.rig.start()
-    again = until(lambda: _begins(ours, deploy)[1:], what="the hook to begin again", limit=60)
+    again = until(lambda: ours.begins(deploy)[1:], what="the hook to begin again", limit=60)
     ours.wait([deploy])
-    if history.repeated([mark for mark in ours.marks() if mark.run.startswith(deploy)]):
-        raise AssertionError(f"a finished step of {deploy} was run again")
+    ours.demand_nothing_repeated(deploy)
     return again[0] - killed
-
-
-def _begins(ours: Ours, deploy: str) -> list[float]:
-    return [
-        mark.at
-        for mark in ours.marks()
-        if mark.run.startswith(deploy) and mark.event == "begin" and mark.step == "deploy:a"
-    ]

@@ -130,6 +130,16 @@ class Ours:
         """What the hooks left."""
         return history.read(self._marks)
 
+    def begins(self, deploy: str) -> list[float]:
+        """When the hook of the deploy's first target began, each time."""
+        mine = [mark for mark in self.marks() if mark.run.startswith(deploy)]
+        return [mark.at for mark in mine if (mark.event, mark.step) == ("begin", "deploy:a")]
+
+    def demand_nothing_repeated(self, deploy: str) -> None:
+        """Fail where a finished step of the deploy was run again."""
+        if history.repeated([mark for mark in self.marks() if mark.run.startswith(deploy)]):
+            raise AssertionError(f"a finished step of {deploy} was run again")
+
     @property
     def pid(self) -> int:
         """Of `serve`."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 from dbos import EnqueueOptions
 
-from bench import history
 from bench.ratios import Goal, Pair, interleave
 from bench.report import Figure, alone, ratio
 from bench.sides import Ours
@@ -52,25 +51,16 @@ def of_killed_workers(ours: Ours, size: Size) -> list[Figure]:
 
 def _once(ours: Ours) -> float:
     deploy = ours.deploy(environment="other", application="sleeper")
-    until(lambda: _begins(ours, deploy), what="the hook to begin")
+    until(lambda: ours.begins(deploy), what="the hook to begin")
     victim = ours.rig.get(f"/deploys/{deploy}")["executor"]
     ours.rig.kill(victim)
     killed = time.monotonic()
-    again = until(lambda: _begins(ours, deploy)[1:], what="the hook to begin again", limit=60)
+    again = until(lambda: ours.begins(deploy)[1:], what="the hook to begin again", limit=60)
     ours.rig.start(victim, wait=False)
     until(lambda: ours.rig.is_ready(victim), what=f"{victim} ready", limit=120)
     ours.wait([deploy])
-    if history.repeated([mark for mark in ours.marks() if mark.run.startswith(deploy)]):
-        raise AssertionError(f"a finished step of {deploy} was run again")
+    ours.demand_nothing_repeated(deploy)
     return again[0] - killed
-
-
-def _begins(ours: Ours, deploy: str) -> list[float]:
-    return [
-        mark.at
-        for mark in ours.marks()
-        if mark.run.startswith(deploy) and mark.event == "begin" and mark.step == "deploy:a"
-    ]
 
 
 def of_many_deploys(folder: Path, settings: Mapping[str, str], size: Size) -> list[Figure]:
