@@ -86,6 +86,8 @@ class Handler(BaseHTTPRequestHandler):
 
     server: "Server"
     protocol_version = "HTTP/1.1"
+    # Head and body are two writes; a client that keeps its connection would wait for the second.
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
         """Say nothing."""
