@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -138,3 +139,18 @@ def test_ports_given_out_are_free_and_different():
     for port in ports:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", port))
+
+
+def test_no_other_process_of_tests_is_given_a_port_of_this_one():
+    port = free_port()
+    ask = (
+        "import itertools\n"
+        "from tests.rig import ports\n"
+        f"ports._turn = itertools.count({port} - ports.FIRST)\n"
+        "print(ports.free_port())"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", ask],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(other.stdout) > port

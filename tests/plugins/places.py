@@ -19,6 +19,7 @@ from manent_plugins.release.schema import ReleaseOptions
 from manent_plugins.release.service import Service
 from manent_server.sdk import Artifact, Context
 from tests.plugins.contexts import Heard, context
+from tests.rig.ports import free_port
 
 PYTHON = str(getattr(sys, "_base_executable", sys.executable))
 PACKAGE = Path(__file__).parents[2] / "examples" / "hello" / "package.py"
@@ -27,13 +28,6 @@ QUIET = {"service": None, "health": None, "health_field": None}
 
 def artifact(path: Path) -> Artifact:
     return Artifact(path, hashlib.sha256(path.read_bytes()).hexdigest())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Place:
