@@ -19,10 +19,13 @@ from manent_server.recovery.watcher import Watcher
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
+from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store
 from manent_server.usecases import inspect
 from manent_server.usecases.desk import Desk
 from manent_server.worker.crew import Crew
+
+_LEAST_PATIENCE = timedelta(seconds=1)
 
 
 def watch_executors(house: House, desk: Desk) -> None:
@@ -46,7 +49,7 @@ def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
         line_limit=settings.logs.line_limit,
     )
     shop = _shop(house, identity, runner, workdir)
-    watch = Watch(house.store, runner, identity)
+    watch = Watch(house.store, runner, identity, shop.leftovers)
     offer = Offer(
         pools=settings.worker.pools,
         plugins=sorted(house.host.names()),
@@ -63,8 +66,7 @@ def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
         watch=watch,
         start=Start(house.store, house.dispatcher, identity, offer),
         heartbeat=Heartbeat(
-            # A connection of its own: a full pool must not silence a healthy worker.
-            Store(connect_to(settings, 1)),
+            _own_line(settings),
             shop,
             watch,
             every=settings.recovery.heartbeat_interval,
@@ -74,6 +76,16 @@ def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
         runtime=Runtime(house.engines, identity, pools, Journey(shop, watch)),
         drain_timeout=settings.dbos.drain_timeout,
     )
+
+
+def _own_line(settings: Settings) -> Store:
+    """A connection of the heartbeat's own: a full pool must not silence a healthy worker.
+
+    An answer that does not come is given up in time for another try before the worker is stale.
+    """
+    engines = connect_to(settings, 1)
+    give_up_after(engines.ours, max(settings.recovery.stale_after / 2 * 0.8, _LEAST_PATIENCE))
+    return Store(engines)
 
 
 def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Shop:

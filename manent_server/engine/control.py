@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from manent_server.domain.deploy import State
 from manent_server.engine.identity import Identity
+from manent_server.engine.leftover import Leftovers
 from manent_server.plugins.runner import Runner
 from manent_server.store.transaction import Store
 
@@ -91,12 +92,22 @@ class Control:
 
 
 class Watch:
-    """Every run of this worker, and the thread that reads their rows."""
+    """Every run of this worker, and the thread that reads their rows.
 
-    def __init__(self, store: Store, runner: Runner, identity: Identity) -> None:
+    Args:
+        store: Where they are read.
+        runner: Runs their hooks.
+        identity: Whose runs they are.
+        leftovers: Attempts whose end is owed; seen to once a second as well.
+    """
+
+    def __init__(
+        self, store: Store, runner: Runner, identity: Identity, leftovers: Leftovers | None = None
+    ) -> None:
         self._store = store
         self._runner = runner
         self._identity = identity
+        self._leftovers = leftovers or Leftovers()
         self._runs: dict[str, Control] = {}
         self._guard = threading.Lock()
         self._stopped = threading.Event()
@@ -172,5 +183,6 @@ class Watch:
         while not self._stopped.wait(_EVERY.total_seconds()):
             try:
                 self.look()
+                self._leftovers.settle(self._store)
             except Exception as error:  # noqa: BLE001 - an outage must not end the watch
                 _log.debug("the watch could not read: %s", error)

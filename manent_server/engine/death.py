@@ -2,17 +2,14 @@
 
 import time
 from datetime import timedelta
-from pathlib import Path
 
 from manent_server.engine.handout import Errand
+from manent_server.engine.leftover import is_dead
 from manent_server.engine.run import LONG_WAIT, Parked, Run
-from manent_server.plugins import lockfile, processes
-from manent_server.plugins.processes import Mark
 from manent_server.store import work
 from manent_server.store.transaction import Transaction
 
 _POLL = timedelta(milliseconds=500)
-_NO_SESSION = -1
 
 
 def await_death(run: Run, errand: Errand) -> None:
@@ -27,12 +24,10 @@ def await_death(run: Run, errand: Errand) -> None:
         Unwound: The worker ends, or the deploy is no longer this run's.
     """
     since = time.monotonic()
-    mark = Mark(_NO_SESSION, errand.id, errand.lock_file)
     while True:
-        left = processes.marked(mark)
-        processes.kill(left)
-        is_over = not left and lockfile.is_free(Path(errand.lock_file))
-        if is_over and (errand.lease is None or not run.ask(lambda tx: _may_act(tx, errand))):
+        if is_dead(errand) and (
+            errand.lease is None or not run.ask(lambda tx: _may_act(tx, errand))
+        ):
             return
         if errand.lease is not None and time.monotonic() - since > LONG_WAIT.total_seconds():
             raise Parked(run.now() + LONG_WAIT, "lease")

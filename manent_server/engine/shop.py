@@ -8,6 +8,7 @@ from pathlib import Path
 
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
+from manent_server.engine.leftover import Leftovers
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 from manent_server.plugins.host import Host
@@ -67,7 +68,7 @@ class Shop:
     """The collaborators of every dispatch that this worker runs.
 
     `max_recoveries`: deaths of its worker after which a step ends its deploy. `lease`: how long its
-    hooks may act without a heartbeat; None has no end.
+    hooks may act without a heartbeat; None has no end. `leftovers`: attempts whose end is owed.
     """
 
     store: Store
@@ -85,3 +86,4 @@ class Shop:
     lifeline: Lifeline
     max_recoveries: int
     lease: timedelta | None = None
+    leftovers: Leftovers = field(default_factory=Leftovers)

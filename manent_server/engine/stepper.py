@@ -272,11 +272,17 @@ class Stepper:
         handed = run.shop.store.repeat(lambda tx: hand_out(tx, errand), stop=lost)
         if handed.refusal is not None:
             return handed
-        began = time.monotonic()
-        end = self._act(errand, context, handed)
-        took = time.monotonic() - began
-        run.shop.metrics.hook(errand.plugin, errand.step.hook, end.result, seconds=took)
-        self._record(errand, end, handed.attempt)
+        try:
+            began = time.monotonic()
+            end = self._act(errand, context, handed)
+            took = time.monotonic() - began
+            run.shop.metrics.hook(errand.plugin, errand.step.hook, end.result, seconds=took)
+            self._record(errand, end, handed.attempt)
+        except BaseException:
+            # Its end may not be recorded, and this run is over. A lease ends by itself.
+            if errand.lease is None:
+                run.shop.leftovers.add(errand)
+            raise
         return None
 
     def _act(self, errand: Errand, context: dict[str, Any] | None, handed: HandOut) -> HookEnd:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from manent_server.domain.errors import ConfigurationError
+from manent_server.store.patience import bound
 
 WRITES: Final = "manent_writes"
 """Execution option: the transaction writes, so SQLite takes its lock at once."""
@@ -30,6 +31,8 @@ LIBRARY_POOL_TIMEOUT: Final = timedelta(seconds=30)
 IDLE_IN_TRANSACTION: Final = timedelta(seconds=5)
 LOCK_TIMEOUT: Final = timedelta(seconds=5)
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
+# The server ends a statement by then: this side gives up a little later.
+ANSWER_TIMEOUT: Final = STATEMENT_TIMEOUT + timedelta(seconds=5)
 BUSY_TIMEOUT: Final = timedelta(seconds=30)
 RESTED: Final = timedelta(seconds=1)
 
@@ -150,6 +153,7 @@ def _postgres(url: sa.URL, *, pool: int, stale_after: timedelta, application_nam
     for engine in (ours, dbos):
         _set_on_connect(engine, session | _transaction_limits())
         _ping_when_rested(engine)
+        bound(engine, ANSWER_TIMEOUT)
     _set_on_connect(lone, session | _transaction_limits() | {"statement_timeout": "0"})
     for engine in (ours, dbos, lone):
         sa.event.listen(engine, "handle_error", _leave_unhealthy_server)

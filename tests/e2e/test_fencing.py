@@ -136,6 +136,21 @@ def test_a_guard_killed_alone_leaves_its_attempt_to_the_lease(lone: Lone) -> Non
 
 
 @with_lone
+def test_a_heartbeat_without_an_answer_is_sent_again_on_a_new_connection(lone: Lone) -> None:
+    """A proxy that keeps the dead connection open: no hook dies of it."""
+    deploy, run = lone.begin("shop", "hung", {"sleep": 60})
+    lone.proxy.hang()
+    before = lone.column(deploy, "lease_until")
+    until(lambda: lone.column(deploy, "lease_until") > before, what="a new lease", limit=LEASE)
+    assert is_alive(run.pid)
+    lone.proxy.cut()  # what else hangs would take half a minute
+    lone.proxy.restore()
+    lone.rig.cli(["cancel", deploy], check=True)
+    assert lone.rig.ended(deploy)["outcome"] == "cancelled"
+    assert len(lone.rig.ledger.runs(deploy=deploy)) == 1
+
+
+@with_lone
 def test_a_worker_that_cannot_renew_kills_its_hook_and_goes_on_when_it_can(lone: Lone) -> None:
     """Self-fencing: nobody took over, so the same process runs it again, at no cost."""
     rig, pid = lone.rig, lone.rig.process().pid

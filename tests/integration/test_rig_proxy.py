@@ -65,6 +65,22 @@ def test_it_cuts_off_and_takes_nobody_until_it_is_restored(
         assert again.recv(10) == b"hello"
 
 
+def test_what_hangs_stays_open_and_new_connections_pass(
+    server: socket.socket, proxy: Proxy
+) -> None:
+    with connect(proxy) as client, server.accept()[0] as served:
+        client.sendall(b"one")
+        assert served.recv(10) == b"one"
+        proxy.hang()
+        client.sendall(b"two")
+        served.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            served.recv(10)
+        with connect(proxy) as another, server.accept()[0] as answering:
+            another.sendall(b"three")
+            assert answering.recv(10) == b"three"
+
+
 def test_an_address_goes_through_it(proxy: Proxy) -> None:
     through = proxy.url("postgresql://me:pw@example/db")
     assert through == f"postgresql://me:pw@127.0.0.1:{proxy.port}/db"

@@ -1,4 +1,4 @@
-"""A TCP proxy before a server: it cuts off, holds back, or loses the answer of a COMMIT.
+"""A TCP proxy before a server: it cuts off, holds back, hangs, or loses the answer of a COMMIT.
 
 Give one worker the proxy's address and it alone can be parted from its database.
 """
@@ -6,7 +6,7 @@ Give one worker the proxy's address and it alone can be parted from its database
 import contextlib
 import socket
 import threading
-from typing import Any
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -28,6 +28,7 @@ class Proxy:
         self._is_refusing = False
         self._lock = threading.Lock()
         self._ends: set[socket.socket] = set()
+        self._hung: set[threading.Event] = set()
         self.lost = 0
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
@@ -48,6 +49,15 @@ class Proxy:
         What was sent meanwhile arrives after `restore`, unless its sender has given up.
         """
         self._flows.clear()
+
+    def hang(self) -> None:
+        """Keep the connections there are, take what is sent and pass nothing on any more.
+
+        As a proxy does whose way to the server is gone; new connections find another.
+        """
+        with self._lock:
+            for is_hung in self._hung:
+                is_hung.set()
 
     def cut(self) -> None:
         """End every connection and take no new one, as a host that is unreachable by its rules."""
@@ -96,34 +106,38 @@ class Proxy:
         except OSError:  # the server is down: its clients see that the connection ends
             client.close()
             return
+        line = _Line(threading.Event(), threading.Event())
         with self._lock:
             self._ends |= {client, server}
+            self._hung.add(line.is_hung)
         if self._refuses():  # cut while it was being made
             _shut(client)
             _shut(server)
-        is_cut = threading.Event()
         to_server = threading.Thread(
-            target=self._pump, args=(client, server, is_cut), kwargs={"watches": True}, daemon=True
+            target=self._pump, args=(client, server, line), kwargs={"watches": True}, daemon=True
         )
         to_server.start()
-        self._pump(server, client, is_cut, watches=False)
+        self._pump(server, client, line, watches=False)
         to_server.join()
         with self._lock:
             self._ends -= {client, server}
+            self._hung.discard(line.is_hung)
         client.close()
         server.close()
 
     def _pump(
-        self, source: socket.socket, sink: socket.socket, is_cut: Any, *, watches: bool
+        self, source: socket.socket, sink: socket.socket, line: "_Line", *, watches: bool
     ) -> None:
         """Pass one direction on; the one that `watches` looks for the COMMIT to lose."""
         try:
             while data := source.recv(_CHUNK):
                 self._flows.wait()
+                if line.is_hung.is_set():
+                    continue
                 if watches and b"COMMIT" in data and self._is_armed.is_set():
                     self._is_armed.clear()
-                    is_cut.set()
-                elif not watches and is_cut.is_set():
+                    line.is_cut.set()
+                elif not watches and line.is_cut.is_set():
                     self.lost += 1
                     break
                 sink.sendall(data)
@@ -132,6 +146,14 @@ class Proxy:
         finally:
             _shut(source)
             _shut(sink)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What has come over a connection, known to both of its directions."""
+
+    is_cut: threading.Event
+    is_hung: threading.Event
 
 
 def _shut(end: socket.socket) -> None:

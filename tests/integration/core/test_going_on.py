@@ -1,5 +1,6 @@
 """What happens to a run from outside: the drain, a crash, a takeover, an outage."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from manent_server.domain.errors import Unavailable
 from manent_server.engine.journey import Journey
 from manent_server.engine.shop import Caps, Unwound
+from manent_server.plugins import lockfile
 from manent_server.plugins.events import LogLine
+from manent_server.plugins.runner import HookEnd
 from manent_server.store import logs
 from manent_server.usecases import cancel
 from manent_server.usecases.requests import CancelRequest
@@ -242,6 +245,27 @@ def test_an_unexpected_error_leaves_the_deploy_live(core: Core, hand: Hand):
     assert core.deploy(deploy).state == "PENDING"
     assert [row.state for row in core.steps(deploy).values()] == ["succeeded", "waiting", "waiting"]
     assert hand.watch.running() == []
+
+
+def test_an_attempt_whose_end_could_not_be_recorded_is_ended_by_its_living_worker(
+    core: Core, hand: Hand
+):
+    """No lease ends it, and no restart comes: the place would stay taken."""
+    hand.runner.ends["deploy:web"] = [HookEnd(result="succeeded", outputs={"port": object()})]
+    deploy = core.submit()
+    assert hand.run(deploy) is Unwound
+    with core.store.write() as tx:
+        core.dispatcher.dispatch(tx, deploy)
+    (attempt,) = (a for a in core.attempts(deploy) if a.ended_at is None)
+    alive = lockfile.take(attempt.lock_file)
+    hand.shop.leftovers.settle(core.store)
+    assert core.attempts(deploy)[-1].ended_at is None
+    os.close(alive)
+    hand.shop.leftovers.settle(core.store)
+    assert hand.run(deploy) is None
+    assert ended(core, deploy) == ("SUCCESS", "deployed")
+    results = [(a.result, a.died) for a in core.attempts(deploy) if a.step == "deploy:web"]
+    assert results == [("interrupted", False), ("succeeded", None)]
 
 
 def test_a_gate_that_closes_while_it_is_dispatched_admits_the_next(core: Core, hand: Hand):

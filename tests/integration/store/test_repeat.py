@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from manent_server.domain.errors import Unavailable
 from manent_server.store.engine import Engines, connect, dispose
+from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store, Transaction
 from tests.integration.store import rows
 from tests.integration.store.conftest import STALE_AFTER, with_tables
@@ -160,20 +161,19 @@ def _short_idle_limit(connection: Any, _record: object) -> None:
 
 
 @pytest.fixture
-def proxied(postgres_server: Postgres, postgres_url: str) -> Iterator[tuple[Proxy, Store]]:
+def proxied(postgres_server: Postgres, postgres_url: str) -> Iterator[tuple[Proxy, Engines]]:
     proxy = Proxy(postgres_server.port)
-    url = sa.make_url(postgres_url).set(port=proxy.port)
-    engines = with_tables(url.render_as_string())
-    yield proxy, Store(engines)
+    engines = with_tables(proxy.url(postgres_url))
+    yield proxy, engines
     dispose(engines)
     proxy.close()
 
 
 @postgres_only
 def test_a_commit_without_an_answer_is_repeated_with_the_same_ids(
-    proxied: tuple[Proxy, Store],
+    proxied: tuple[Proxy, Engines],
 ) -> None:
-    proxy, store = proxied
+    proxy, store = proxied[0], Store(proxied[1])
     found: list[bool] = []
 
     def add_if_missing(transaction: Transaction) -> None:
@@ -187,6 +187,21 @@ def test_a_commit_without_an_answer_is_repeated_with_the_same_ids(
     store.repeat(add_if_missing)
     assert proxy.lost == 1
     assert found == [False, True]
+    assert rows.names(store) == {"number"}
+
+
+@postgres_only
+def test_a_connection_without_an_answer_is_given_up(proxied: tuple[Proxy, Engines]) -> None:
+    """Something keeps it open and acknowledges what is sent: no limit of the network ends it."""
+    proxy, engines = proxied
+    engines.ours.dispose()  # the limit is that of new connections
+    give_up_after(engines.ours, timedelta(seconds=0.5))
+    store = Store(engines)
+    assert rows.names(store) == set()
+    proxy.hang()
+    began = time.monotonic()
+    store.repeat(lambda tx: rows.add(tx, "number"))
+    assert 0.5 <= time.monotonic() - began < 3
     assert rows.names(store) == {"number"}
 
 
