@@ -249,12 +249,15 @@ class Reconciler:
 
         The processes of an attempt hold its lock file: who gets it on the same host knows.
         """
-        at = tx.now()
         place = (row.environment, row.application)
-        mine = [a for a in work.open_attempts(tx, place=place) if a.deploy == row.id]
-        if not all(self._is_over(attempt, at) for attempt in mine):
+        mine = [a.id for a in work.open_attempts(tx, place=place) if a.deploy == row.id]
+        # Read again under their locks: a heartbeat may be about to move a lease.
+        taken = work.lock_attempts(tx, mine)
+        left = [attempt for attempt in taken if attempt.ended_at is None]
+        at = tx.now()
+        if len(taken) < len(mine) or not all(self._is_over(attempt, at) for attempt in left):
             return False
-        for attempt in mine:
+        for attempt in left:
             message = f"{attempt.executor} was lost; cancelled"
             work.end_lost(tx, attempt.id, died=True, message=message)
         return True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manent_server.recovery.reconcile import Reconciler
-from manent_server.store import queue, records
+from manent_server.store import queue, records, work
 from tests.integration.core.running import Running
 from tests.rig.core import BEAT, Core, long_ago
 
@@ -338,6 +338,23 @@ def test_a_hook_that_may_live_keeps_a_cancelled_deploy_open(
     core.reconciler().round()
     assert core.deploy(deploy).outcome == "cancelled"
     assert core.attempts(deploy)[0].result == "interrupted"
+
+
+@pytest.mark.postgres
+def test_a_lease_that_somebody_may_be_moving_keeps_a_cancelled_deploy_open(postgres_core: Core):
+    running = Running(postgres_core)
+    errand = running.errand()
+    running.hand_out(errand)
+    with postgres_core.store.write() as tx:
+        work.update_attempt(tx, errand.id, lease_until=long_ago())
+    deploy = cancelled(postgres_core, running)
+    leave("silent")(postgres_core, deploy)
+    with postgres_core.store.write() as tx:
+        work.lock_attempts(tx, [errand.id])
+        postgres_core.reconciler().round()
+        assert postgres_core.deploy(deploy).state == "PENDING"
+    postgres_core.reconciler().round()
+    assert postgres_core.deploy(deploy).outcome == "cancelled"
 
 
 def test_the_deploy_of_a_lost_worker_is_dispatched_for_the_rollback_that_was_asked(
