@@ -44,8 +44,14 @@ def read(path: Path, environ: Mapping[str, str]) -> tuple[Settings, Host]:
             ]
         return [("", f"plugin {plugin} is broken: {host.broken.get(plugin, 'unknown')}")]
 
-    known = [*host.names(), *host.broken]
-    return configuration.load(path, environ=environ, check_options=check, plugins=known), host
+    settings = configuration.load(
+        path,
+        environ=environ,
+        check_options=check,
+        plugins=[*host.names(), *host.broken],
+        needs_artifact=[name for name in host.names() if host.plugin(name).needs_artifact],
+    )
+    return settings, host
 
 
 def _check_templates(host: Host, plugin: str, options: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -35,12 +35,14 @@ class Description:
         options: JSON schema of its options; None when it takes any.
         effects: `idempotent` or `once`.
         templates: Paths of the options in which `{application}` and its like are filled in.
+        needs_artifact: Whether it can do nothing for a version without an artifact.
     """
 
     hooks: frozenset[str]
     options: dict[str, Any] | None
     effects: str
     templates: frozenset[str]
+    needs_artifact: bool = False
 
 
 def describe(argv: Sequence[str], *, seconds: float = DESCRIBE_SECONDS) -> Description:
@@ -94,7 +96,10 @@ def description_of(message: dict[str, Any]) -> Description:
     options = message.get("options")
     if options is not None and not isinstance(options, dict):
         raise protocol.Nonsense("options must be a JSON schema")
-    return Description(hooks, options, str(effects), _texts(message, "templates"))
+    needs = message.get("needs_artifact") or False
+    if not isinstance(needs, bool):
+        raise protocol.Nonsense("needs_artifact must be true or false")
+    return Description(hooks, options, str(effects), _texts(message, "templates"), needs)
 
 
 def _texts(message: dict[str, Any], key: str) -> frozenset[str]:

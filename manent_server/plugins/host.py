@@ -28,6 +28,7 @@ class Plugin:
         hooks: The hooks it has.
         effects: `idempotent` or `once`, where its options do not say otherwise.
         templates: Paths of the options in which `{application}` and its like are filled in.
+        needs_artifact: Whether it can do nothing for a version without an artifact.
         argv: Argument list of an external plugin.
         target: The plugin itself, when it is written in Python.
         schema: JSON schema of an external plugin's options.
@@ -38,6 +39,7 @@ class Plugin:
     hooks: frozenset[str]
     effects: str
     templates: frozenset[str] = frozenset()
+    needs_artifact: bool = False
     argv: tuple[str, ...] | None = None
     target: Target | None = None
     schema: Mapping[str, Any] | None = field(default=None, hash=False)
@@ -136,6 +138,7 @@ def _python(target: Target, build: str) -> Plugin:
         hooks=target.hooks,
         effects=target.effects(None),
         templates=template_paths(target.model) if target.model else frozenset(),
+        needs_artifact=bool(getattr(target.model, "needs_artifact", False)),
         target=target,
     )
 
@@ -148,6 +151,7 @@ def _external(name: str, argv: Sequence[str]) -> Plugin:
         hooks=described.hooks,
         effects=described.effects,
         templates=described.templates,
+        needs_artifact=described.needs_artifact,
         argv=tuple(argv),
         schema=described.options,
     )

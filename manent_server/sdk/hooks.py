@@ -52,7 +52,10 @@ def plan(context: Context) -> Sequence[str] | None:
 
 @hookspec(firstresult=True)
 def options() -> type[Options] | None:
-    """The model of the plugin's options in manent.yml; unknown keys are refused at load."""
+    """The model of the plugin's options in manent.yml; unknown keys are refused at load.
+
+    With `needs_artifact = True` in it an application without an `artifact` is refused as well.
+    """
 
 
 @hookspec(firstresult=True)

@@ -1,7 +1,7 @@
 """The base of a plugin's typed options."""
 
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,8 +21,13 @@ Template = Annotated[str, template]
 
 
 class Options(BaseModel):
-    """What `options` in manent.yml may hold for a plugin; an unknown key is an error at load."""
+    """What `options` in manent.yml may hold for a plugin; an unknown key is an error at load.
 
+    A plugin that cannot act without an artifact says so by `needs_artifact = True` in its model:
+    a placement without `artifact` is an error at load then.
+    """
+
+    needs_artifact: ClassVar[bool] = False
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

@@ -31,6 +31,7 @@ def load(
     environ: Mapping[str, str],
     check_options: OptionsCheck | None = None,
     plugins: Collection[str] | None = None,
+    needs_artifact: Collection[str] = (),
 ) -> Settings:
     """Read a configuration.
 
@@ -39,6 +40,7 @@ def load(
         environ: Where `${NAME}` is looked up.
         check_options: Asked about the merged options of every target.
         plugins: The names of installed plugins; None = not checked.
+        needs_artifact: Those among them that can do nothing without an artifact.
 
     Raises:
         ConfigurationError: With every error found in `errors`.
@@ -54,7 +56,8 @@ def load(
             names=_names(read.root, plugins),
             sections=sections(TOP.keys),
         )
-        settings = _settings(path, read, read.root, Placing(read.root, reading, check_options))
+        placing = Placing(read.root, reading, check_options, frozenset(needs_artifact))
+        settings = _settings(path, read, read.root, placing)
     findings.raise_if_any(str(path))
     if settings is None:
         raise AssertionError("nothing was read and nothing is wrong")

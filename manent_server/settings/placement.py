@@ -26,6 +26,7 @@ class Placing:
     root: Table
     reading: Reading
     check_options: OptionsCheck | None
+    needs_artifact: frozenset[str] = frozenset()
     origins: dict[tuple[str, str], Origin] = field(default_factory=dict)
     _values: int = 0
 
@@ -73,6 +74,9 @@ class Placing:
         values = PLACEMENT.read(merged, self.reading)
         if values is INVALID:
             return None
+        if values["artifact"] is None and values["plugin"] in self.needs_artifact:
+            message = f"is missing: plugin {values['plugin']} needs one; set artifact.url"
+            self.reading.findings.add(merged.place, (*merged.path, "artifact"), message)
         targets = self._targets(merged)
         self.origins[application, environment] = Origin(merged=merged, targets=targets)
         values["waves"] = self._waves(merged, values["waves"], list(targets))

@@ -57,6 +57,11 @@ def test_a_broken_plugin_disables_only_itself(host: Host) -> None:
         host.plugin("probe-crash")
 
 
+def test_a_plugin_may_need_an_artifact(host: Host) -> None:
+    needing = {name for name in host.names() if host.plugin(name).needs_artifact}
+    assert needing == {"release"}
+
+
 def test_a_misspelt_hook_is_an_error_that_names_the_nearest(host: Host) -> None:
     assert host.broken["probe-misspelt"] == "unknown hook deplyo; nearest is deploy"
 
@@ -79,6 +84,9 @@ def test_an_external_plugin_describes_itself(tmp_path: Path) -> None:
     assert plugin.hooks == {"deploy", "verify"}
     assert plugin.effects == "once"
     assert plugin.templates == {"root"}
+    assert not plugin.needs_artifact
+    needing = script(tmp_path, DESCRIBES.replace('"hooks"', '"needs_artifact": True, "hooks"'))
+    assert discover({"mine": needing}).plugin("mine").needs_artifact
     assert len(plugin.build) == 64
     assert plugin.hook_for("rollback") == "deploy"
     assert plugin.hook_for("observe") is None

@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, model_validator
@@ -91,6 +91,8 @@ Duration = Annotated[timedelta, BeforeValidator(_duration), Field(gt=timedelta(0
 
 class ReleaseOptions(Options):
     """The options of one target."""
+
+    needs_artifact: ClassVar[bool] = True
 
     root: Annotated[_Text, AfterValidator(_folder), template]
     """The folder of the application on the target; holds `releases/` and `current`."""

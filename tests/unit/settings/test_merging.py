@@ -175,6 +175,17 @@ def test_a_missing_option_is_put_at_the_target(errors: Errors) -> None:
     assert (found["line"], found["path"]) == (3, "environments.e.defaults.targets.x")
 
 
+def test_a_plugin_that_needs_an_artifact_is_refused_without_one(errors: Errors, load: Load) -> None:
+    values = ["plugin: p, targets: {x: {}}", "", "", "", ""]
+    [found] = errors(text(values), needs_artifact=["p"])
+    assert found["path"] == "applications.a.environments.e.artifact"
+    assert found["line"]
+    assert found["message"] == "is missing: plugin p needs one; set artifact.url"
+    load(text(values), needs_artifact=["q"])
+    values[3] = 'artifact: {url: "file:///{version}"}'
+    load(text(values), needs_artifact=["p"])
+
+
 def test_an_unknown_plugin_is_refused_with_the_nearest(errors: Errors, load: Load) -> None:
     values = ["plugin: comand, targets: {x: {}}", "", "", "", ""]
     asked: list[str] = []
