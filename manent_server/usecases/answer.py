@@ -211,6 +211,9 @@ def _open_pass(tx: Transaction, given: _Given) -> None:
             if step.target in targets and name not in carried
         }
     deploys.update(tx, row.id, pass_number=number)
+    if row.rerun_of is not None and PREPARE not in carried:
+        # Recorded by `prepare`, which looks anew for what the deploy it reruns has left.
+        return
     work.write_steps(tx, replace(row, pass_number=number), source.plan.steps(), carried=carried)
 
 

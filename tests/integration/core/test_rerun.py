@@ -31,6 +31,7 @@ from tests.integration.core.crew import (
     log,
     place,
 )
+from tests.integration.core.test_once import say
 from tests.rig.core import ADMIN, Core
 from tests.rig.fake_runner import BAD, FakeRunner, HookEnd
 
@@ -226,6 +227,30 @@ def test_what_changes_while_it_waits_ends_it_before_anything_is_touched(core: Co
     assert hand.runner.names() == []
     assert inventory(core) == dict.fromkeys("ab", ("known", "1"))
     assert {deploy for _, deploy in stock(core)} == {running}
+
+
+def test_after_a_pause_at_prepare_it_looks_anew_for_what_it_may_carry_over(core: Core, hand: Hand):
+    """I3: a retry never does again what the rerun was to leave alone."""
+    place(core, (("a",), ("b",)))
+    core.change_environment("staging", on_exhausted="pause")
+    first = core.submit()
+    hand.run(first)
+    running, waiting = (again(core, first, "deploy:b") for _ in range(2))
+    hand.run(running)
+    hand.runner.ran.clear()
+    hand.run(waiting)
+    assert core.deploy(waiting).phase == "paused"
+    say(core, waiting, "retry")
+    hand.run(waiting)
+    assert (core.deploy(waiting).phase, hand.runner.names()) == ("paused", [])
+    with core.store.write() as tx:  # as if the other one had never been there
+        tx.connection.execute(tx.tables.inventory.update().values(deploy=first))
+    say(core, waiting, "retry")
+    hand.run(waiting)
+    assert ended(core, waiting) == ("SUCCESS", "deployed")
+    assert hand.runner.names() == ["deploy:b", "verify:b"]
+    carried = {name for name, step in core.steps(waiting).items() if step.carried_from == first}
+    assert carried == {"prepare", "deploy:a", "verify:a"}
 
 
 def test_a_gate_holds_it_like_any_deploy_and_what_is_carried_waits_with_it(core: Core, hand: Hand):
