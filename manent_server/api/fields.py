@@ -14,7 +14,9 @@ _INSTANT = re.compile(
 )
 # Text a person wrote: not blank, no control characters but the ends of lines.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
-_PROSE = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
+# Two blanks that not every language's `\s` holds: named, the pattern means the same to all.
+_BLANK = r"\s\x85\ufeff"
+_PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
