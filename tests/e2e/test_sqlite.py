@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import StartRig
 from tests.rig.ledger import Ledger
+from tests.rig.process import until
 
 pytestmark = pytest.mark.e2e
 
@@ -101,3 +102,25 @@ def test_a_backup_is_restored_with_what_was_running_in_it(
     assert row["version"] == "1"
     again = rig.deployed("3")
     assert (again["outcome"], again["number"]) == ("deployed", 2)
+
+
+def test_automatic_recovery_goes_on_after_a_kill(start_rig: StartRig, sqlite_url: str) -> None:
+    """Leases on SQLite: a hook may outlast one; a restart on the same machine waits for none."""
+    recovery = {"heartbeat_interval": "500ms", "stale_after": "2s", "auto_recover_after": "6s"}
+    rig = start_rig(sqlite_url, {"recovery": recovery})
+    rig.ledger.tell({"sleep": 6, "tick": 0.1}, version="long")
+    long = rig.deploy("long")["id"]
+    rig.ledger.tell({"sleep": 60, "tick": 0.1, "child": 60}, version="cut", attempt=1)
+    cut = rig.deploy("cut", application="billing", environment="production")["id"]
+    assert rig.ended(long)["outcome"] == "deployed"
+    until(lambda: rig.ledger.children(deploy=cut), what="the hook")
+    rig.kill()
+    rig.start()
+    assert rig.ended(cut, limit=20)["outcome"] == "deployed"
+    first, second = rig.ledger.runs(deploy=cut)
+    (child,) = rig.ledger.children(deploy=cut)
+    assert max(first.until, child.until) < second.started
+    attempts = rig.get(f"/deploys/{cut}/attempts")["items"]
+    hooks = [a["result"] for a in attempts if a["step"].startswith("deploy:")]
+    assert hooks == ["interrupted", "succeeded"]
+    assert len(rig.ledger.runs(deploy=long)) == 1

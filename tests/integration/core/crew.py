@@ -16,7 +16,6 @@ from manent_server.recovery.start import Offer, Start
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
 from manent_server.store import logs
-from manent_server.store.transaction import Store
 from tests.rig.core import STALE_AFTER, Core, long_ago
 from tests.rig.fake_runner import FakeRunner
 
@@ -40,39 +39,32 @@ class Trip:
 
 
 class Hand:
-    """One start of a worker."""
+    """One start of a worker; further keywords are what its shop has instead of the usual."""
 
-    def __init__(
-        self,
-        core: Core,
-        folder: Path,
-        identity: Identity,
-        *,
-        caps: Caps = CAPS,
-        store: Store | None = None,
-    ) -> None:
+    def __init__(self, core: Core, folder: Path, identity: Identity, **shop: Any) -> None:
         self.core = core
         self.identity = identity
         self.runner = FakeRunner()
         self.lifeline = Lifeline()
         self.redactor = Redactor()
         self.watch = Watch(core.store, self.runner, identity)
-        self.shop = Shop(
-            store=store or core.store,
-            identity=identity,
-            dispatcher=core.dispatcher,
-            host=core.desk.host,
-            runner=self.runner,
-            artifacts=Artifacts(folder / "artifacts"),
-            secrets=Secrets({"TOKEN": "s3cr3t-value"}, folder),
-            redactor=self.redactor,
-            metrics=Metrics(),
-            caps=caps,
-            workdir=folder / "work",
-            admit=core.admission,
-            lifeline=self.lifeline,
-            max_recoveries=3,
-        )
+        usual: dict[str, Any] = {
+            "store": core.store,
+            "identity": identity,
+            "dispatcher": core.dispatcher,
+            "host": core.desk.host,
+            "runner": self.runner,
+            "artifacts": Artifacts(folder / "artifacts"),
+            "secrets": Secrets({"TOKEN": "s3cr3t-value"}, folder),
+            "redactor": self.redactor,
+            "metrics": Metrics(),
+            "caps": CAPS,
+            "workdir": folder / "work",
+            "admit": core.admission,
+            "lifeline": self.lifeline,
+            "max_recoveries": 3,
+        }
+        self.shop = Shop(**(usual | shop))
         self._folder = folder
         self._journey = Journey(self.shop, self.watch)
 
@@ -122,7 +114,8 @@ class Hand:
 
     def beside(self, executor: str = "w2") -> "Hand":
         """Another worker."""
-        return Hand(self.core, self._folder, self.core.worker(executor))
+        identity = self.core.worker(executor)
+        return Hand(self.core, self._folder, identity, lease=self.shop.lease)
 
 
 def assert_steps_were_kept(core: Core, deploy: str) -> None:

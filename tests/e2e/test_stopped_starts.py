@@ -1,0 +1,105 @@
+"""SIGTERM while a server starts: it ends at once, nothing is half done and nobody listed."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import psycopg
+import pytest
+
+from tests.rig.process import until
+from tests.rig.serve import Rig
+
+pytestmark = pytest.mark.e2e
+
+# A row that a stopped start had left would keep the next one waiting for so long.
+SLOW = {"recovery": {"heartbeat_interval": "5s", "stale_after": "1m"}}
+# Before Python has come to install a handler the signal ends it.
+ENDS = {0, -15}
+
+
+def starting(rig: Rig) -> None:
+    """The process has only just begun."""
+    rig.start(wait=False)
+    time.sleep(0.3)  # the thing under test: libraries are being loaded
+
+
+def listening(rig: Rig) -> None:
+    """It answers that it lives."""
+    rig.start(wait=False)
+
+    def answers() -> bool:
+        try:
+            return bool(rig._http().get(f"{rig.url}/livez").status_code == 200)
+        except httpx2.TransportError:
+            return False
+
+    until(answers, what="an answer", limit=60)
+
+
+def migrating(rig: Rig) -> None:
+    """Some of its tables are there, those of the engine are not."""
+    rig.start(wait=False)
+    file = rig.folder / "manent.db"
+
+    def has_begun() -> bool:
+        if not file.exists():
+            return False
+        with closing(sqlite3.connect(file)) as database:
+            found = database.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'")
+            return bool(found.fetchone()[0])
+
+    until(has_begun, what="the first table", limit=60)
+
+
+def test_a_start_is_stopped_at_any_moment(tmp_path: Path) -> None:
+    """B130: in its first two seconds and in its migration; the next one is not kept waiting."""
+    with closing(Rig(tmp_path, f"sqlite:///{tmp_path / 'manent.db'}", SLOW)) as rig:
+        rig.write_config()
+        moments: list[Callable[[Rig], None]] = [starting, listening, migrating]
+        for moment in moments:
+            moment(rig)
+            began = time.monotonic()
+            assert rig.stop() in ENDS, moment.__name__
+            assert time.monotonic() - began < 5, moment.__name__
+            assert "Traceback" not in rig.process().output(), moment.__name__
+        rig.start(wait=False)
+        until(rig.is_ready, what="ready", limit=30)
+        rig.token = rig.new_token("ci", "admin")
+        assert rig.deployed("1")["outcome"] == "deployed"
+
+
+@pytest.mark.postgres
+def test_a_migration_that_is_held_up_is_stopped(tmp_path: Path, postgres_url: str) -> None:
+    """B130, B131: in the middle of a revision; nothing of it stays."""
+    with (
+        closing(Rig(tmp_path, postgres_url, SLOW, options=("--no-worker",))) as rig,
+        psycopg.connect(postgres_url) as other,
+    ):
+        other.execute("CREATE SCHEMA manent")
+        rig.write_config()
+        rig.start(wait=False)
+        until(lambda: _is_held_up(postgres_url), what="the migration at the lock", limit=60)
+        began = time.monotonic()
+        assert rig.stop() == 0
+        assert time.monotonic() - began < 6
+        other.rollback()
+        tables = "SELECT count(*) FROM pg_tables WHERE schemaname IN ('manent', 'dbos')"
+        assert other.execute(tables).fetchone() == (0,)
+        other.rollback()
+        rig.start()
+        rig.token = rig.new_token("ci", "admin")
+        assert rig.get("/deploys")["items"] == []
+
+
+def _is_held_up(url: str) -> bool:
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with psycopg.connect(url) as connection:
+        row = connection.execute(waiting).fetchone()
+    return row is not None and bool(row[0])
