@@ -52,7 +52,7 @@ ENVIRONMENTS: Final[Sequence[Column]] = (
     field("concurrency"),
     _count("slots"),
     _count("queue"),
-    _count("locks"),
+    _count("gates"),
     Column("LAST END", _ended),
 )
 SLOTS: Final[Sequence[Column]] = (
@@ -72,13 +72,13 @@ QUEUE: Final[Sequence[Column]] = (
     field("phase"),
     field("priority"),
 )
-LOCKS: Final[Sequence[Column]] = (
-    field("application"),
-    field("owner"),
-    field("reason"),
-    field("created_at"),
-    field("expires_at"),
-    field("id"),
+GATES: Final[Sequence[Column]] = (
+    field("gate"),
+    field("closed_since"),
+    field("opens_at"),
+    field("opened_by"),
+    field("detail"),
+    field("command"),
 )
 
 
@@ -125,7 +125,7 @@ def _sheet(place: Mapping[str, Any], *, wide: bool) -> str:
             ("last end", _ended(place)),
         ]
     )
-    for title, columns in (("slots", SLOTS), ("queue", QUEUE), ("locks", LOCKS)):
+    for title, columns in (("slots", SLOTS), ("queue", QUEUE), ("gates", GATES)):
         rows = [row for row in place.get(title) or () if isinstance(row, Mapping)]
         if rows:
             text += f"\n{title}\n{draw(columns, rows, wide=wide)}"

@@ -35,7 +35,7 @@ OutcomeName = Literal[
     "abandoned",
 ]
 
-GateName = Literal["outdated"]
+GateName = Literal["outdated", "freeze", "hold", "lock", "window"]
 
 
 class Body(BaseModel):
@@ -153,13 +153,34 @@ class CancelBody(Body):
     reason: Reason | None = None
 
 
-class LockBody(Body):
+class StopBody(Body):
+    """Stop everything."""
+
+    reason: Reason
+    expires_at: Instant | None = None
+
+
+class LockBody(StopBody):
     """Keep deploys from starting."""
 
     application: Name | None = Field(default=None, description="Default: every application.")
     environment: Name | None = Field(default=None, description="Default: every environment.")
-    reason: Reason
-    expires_at: Instant | None = None
+
+
+class HoldBody(LockBody):
+    """Keep automation from starting deploys."""
+
+
+class FreezeBody(LockBody):
+    """Keep deploys from starting from an instant on that is planned."""
+
+    starts_at: Instant | None = Field(default=None, description="Default: now.")
+
+
+class VetoBody(LockBody):
+    """Keep a version out."""
+
+    version: Version
 
 
 class RecoverBody(Body):

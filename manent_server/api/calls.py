@@ -17,7 +17,7 @@ from manent_server.usecases import (
 )
 from manent_server.usecases import answer as answering
 from manent_server.usecases import executors as registry
-from manent_server.usecases import lock as locking
+from manent_server.usecases import mark as marking
 from manent_server.usecases import rerun as rerunning
 from manent_server.usecases import retry as retrying
 
@@ -36,8 +36,9 @@ class Calls:
     retry: Call = retrying.retry
     rerun: Call = rerunning.rerun
     rerun_plan: Call = rerunning.plan
-    lock: Call = locking.lock
-    unlock: Call = locking.unlock
+    mark: Call = marking.put
+    lift: Call = marking.lift
+    marks: Call = marking.standing
     deploys: Call = inspect.deploys
     deploy: Call = inspect.deploy
     steps: Call = inspect.steps
@@ -48,7 +49,6 @@ class Calls:
     environments: Call = inspect.environments
     environment: Call = inspect.environment
     applications: Call = inspect.applications
-    locks: Call = inspect.locks
     executors: Call = registry.executors
     recover: Call = recover.recover
     forget: Call = registry.forget

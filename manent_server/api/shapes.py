@@ -248,17 +248,21 @@ class Application(Shape):
     environments: list[str] = []
 
 
-class Lock(Shape):
-    """One lock."""
+class Mark(Shape):
+    """One lock, freeze, hold, veto or stop."""
 
     id: str
     application: str | None = None
     environment: str | None = None
+    version: str | None = None
     reason: str | None = None
     owner: str | None = None
     created_at: When | None = None
+    starts_at: When | None = None
     expires_at: When | None = None
     automatic: bool = False
+    """manent set it, because of the end of `deploy`."""
+    deploy: str | None = None
     lifted_at: When | None = None
 
 
@@ -276,7 +280,9 @@ class Environment(EnvironmentSummary):
 
     slots: list[Slot] = []
     queue: list[Deploy] = []
-    locks: list[Lock] = []
+    locks: list[Mark] = []
+    gates: list[ClosedGate] = []
+    """What is closed there for some application."""
     last: Deploy | None = None
     workers: list[Worker] = []
 
@@ -339,10 +345,10 @@ class Applications(Shape):
     next: str | None = None
 
 
-class Locks(Shape):
-    """All locks that hold."""
+class Marks(Shape):
+    """Those that bind now or will."""
 
-    items: list[Lock]
+    items: list[Mark]
     next: str | None = None
 
 

@@ -10,11 +10,16 @@ ROLLBACK = "rollback"
 CANCEL = "cancel"
 RESOLVE = "resolve"
 LOCK = "lock"
+STOP = "stop"
+RESUME = "resume"
+OVERRIDE = "override"
 ADMINISTER = "administer"
 
 ROLES = {
     "viewer": frozenset({READ}),
-    "admin": frozenset({READ, DEPLOY, ROLLBACK, CANCEL, RESOLVE, LOCK, ADMINISTER}),
+    "admin": frozenset(
+        {READ, DEPLOY, ROLLBACK, CANCEL, RESOLVE, LOCK, STOP, RESUME, OVERRIDE, ADMINISTER}
+    ),
 }
 
 

@@ -18,7 +18,11 @@ class Phase(StrEnum):
     """What a live deploy does or waits for within its state."""
 
     SCHEDULED = "scheduled"
+    STOPPED = "stopped"
+    VETOED = "vetoed"
     LOCKED = "locked"
+    FROZEN = "frozen"
+    HELD = "held"
     BLOCKED = "blocked"
     QUEUED = "queued"
     DISPATCHED = "dispatched"

@@ -1,80 +1,114 @@
 """Every reason a deploy may not run now: one pure function of facts.
 
-Admission, the prelude, the check between waves and `explain` all ask `closed`, so they
-cannot disagree.
+Admission, the prelude, the check between waves, plans and `explain` all ask here, so they cannot
+disagree.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from manent_server.domain import windows
 from manent_server.domain.deploy import Kind, Phase
+from manent_server.domain.marks import Mark, Sort
+from manent_server.domain.rules import WAVE, Rules
 
-
-@dataclass(frozen=True)
-class Lock:
-    """Nothing of `application` in `environment` starts while it holds (None means any)."""
-
-    id: str
-    application: str | None
-    environment: str | None
-    reason: str
-    owner: str
-    created_at: datetime
-    expires_at: datetime | None
-    automatic: bool
-    lifted_at: datetime | None = None
-
-    def covers(self, application: str, environment: str) -> bool:
-        """Whether it speaks of this application in this environment."""
-        return self.application in (None, application) and self.environment in (None, environment)
-
-    def holds(self, *, at: datetime) -> bool:
-        """Whether it has not expired."""
-        return self.expires_at is None or self.expires_at > at
+OUTDATED = "outdated"
+OVERRIDABLE = (OUTDATED, "freeze", "hold", "lock", "window")
+"""What the person who asks for a deploy may pass by name; a stop and a veto are lifted instead."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the gates need to know of a deploy."""
+    """What the gates need to know of a deploy.
+
+    `is_automatic`: no person or pipeline asked for it. `override`: the gates that are passed on
+    its requester's word. `is_return`: a rollback to what ran before, not to a named version.
+    """
 
     application: str
     environment: str
     kind: Kind
+    version: str
     requested_at: datetime
     not_before: datetime | None = None
     not_after: datetime | None = None
+    is_automatic: bool = False
+    is_return: bool = False
+    override: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is true of an environment at an instant."""
+
+    at: datetime
+    rules: Rules = field(default_factory=Rules)
+    marks: Sequence[Mark] = ()
 
 
 @dataclass(frozen=True)
 class ClosedGate:
-    """One reason: which gate, since when, when or by whom it opens."""
+    """One reason: which gate, since when, when or by whom it opens.
+
+    `is_final`: neither time nor a person's decision on this deploy opens it, so a request that
+    meets it is refused.
+    """
 
     gate: str
     phase: Phase
-    closed_since: datetime
+    closed_since: datetime | None
     opens_at: datetime | None
     opened_by: str
     command: str | None
     detail: str
+    is_final: bool = False
 
 
-def closed(asked: Asked, locks: Iterable[Lock], *, at: datetime) -> tuple[ClosedGate, ...]:
+@dataclass(frozen=True)
+class Judgement:
+    """What the gates say of a deploy.
+
+    Attributes:
+        closed: Those that keep it, the one that decides the phase first.
+        passed: Those that would have kept it, had it not been let through.
+    """
+
+    closed: tuple[ClosedGate, ...]
+    passed: tuple[ClosedGate, ...] = ()
+
+
+def judge(asked: Asked, facts: Facts) -> Judgement:
+    """Which gates are closed for a deploy that has not begun."""
+    found = _all(asked, facts)
+    through = _let_through(asked, facts.rules)
+    return Judgement(
+        tuple(gate for gate in found if gate.gate not in through),
+        tuple(gate for gate in found if gate.gate in through),
+    )
+
+
+def closed(asked: Asked, facts: Facts) -> tuple[ClosedGate, ...]:
     """The gates that are closed now, the one that decides the phase first."""
-    found = [_locked(lock) for lock in _binding(asked, locks, at=at)]
-    if asked.not_before is not None and asked.not_before > at:
-        found.insert(0, _scheduled(asked, asked.not_before))
-    return tuple(found)
+    return judge(asked, facts).closed
 
 
-def stopping(asked: Asked, locks: Iterable[Lock], *, at: datetime) -> tuple[ClosedGate, ...]:
-    """What keeps a running deploy from its next wave: locks set since it started.
+def stopping(asked: Asked, facts: Facts) -> tuple[ClosedGate, ...]:
+    """What keeps a running deploy from its next wave: a stop, locks set since it started.
 
     Which those are needs no comparison of instants: a lock that was in force at the start would
-    have kept it from starting. Automatic ones speak of the end of another deploy.
+    have kept it from starting. Automatic ones speak of the end of another deploy. Freezes do so
+    where the environment's `freeze_running` is `wave`; windows are for beginnings alone.
     """
-    set_since = [lock for lock in locks if not lock.automatic]
-    return tuple(_locked(lock) for lock in _binding(asked, set_since, at=at))
+    sorts = {Sort.STOP, Sort.LOCK}
+    if facts.rules.freeze_running == WAVE:
+        sorts.add(Sort.FREEZE)
+    through = _let_through(asked, facts.rules)
+    return tuple(
+        _marked(mark)
+        for mark in _binding(asked, facts)
+        if mark.sort in sorts and mark.sort not in through and not mark.automatic
+    )
 
 
 def is_expired(asked: Asked, *, at: datetime) -> bool:
@@ -88,38 +122,105 @@ def opens_at(gates: Sequence[ClosedGate]) -> datetime | None:
     return min(instants, default=None)
 
 
-def _binding(asked: Asked, locks: Iterable[Lock], *, at: datetime) -> list[Lock]:
-    binding = [
-        lock
-        for lock in locks
-        if lock.covers(asked.application, asked.environment)
-        and lock.holds(at=at)
-        # What an automatic lock guards against is repaired by a rollback: it may pass.
-        and not (lock.automatic and asked.kind == Kind.ROLLBACK)
+def _let_through(asked: Asked, rules: Rules) -> frozenset[str]:
+    """Gates that are passed: on the requester's word, or because it takes a bad version away."""
+    return asked.override | frozenset(rules.rollback_passes if asked.is_return else ())
+
+
+def _all(asked: Asked, facts: Facts) -> list[ClosedGate]:
+    found = [_marked(mark) for mark in _binding(asked, facts)]
+    if asked.not_before is not None and asked.not_before > facts.at:
+        found.insert(0, _scheduled(asked, asked.not_before))
+    shut = windows.shut(facts.rules.windows, at=facts.at) if facts.rules.windows else None
+    if shut is not None:
+        found.append(_outside(asked.environment, shut))
+    return found
+
+
+_ORDER = (Sort.STOP, Sort.VETO, Sort.LOCK, Sort.FREEZE, Sort.HOLD)
+
+
+def _binding(asked: Asked, facts: Facts) -> list[Mark]:
+    binding = [mark for mark in facts.marks if _binds(mark, asked, at=facts.at)]
+    return sorted(binding, key=lambda mark: (_ORDER.index(mark.sort), mark.since, mark.id))
+
+
+def _binds(mark: Mark, asked: Asked, *, at: datetime) -> bool:
+    if not (mark.covers(asked.application, asked.environment) and mark.binds(at=at)):
+        return False
+    if mark.sort == Sort.HOLD:
+        return asked.is_automatic
+    if mark.sort == Sort.VETO:
+        return mark.bans(asked.version)
+    # What an automatic lock guards against is repaired by a rollback: it may pass.
+    return not (mark.automatic and asked.kind == Kind.ROLLBACK)
+
+
+_PHASES = {
+    Sort.LOCK: Phase.LOCKED,
+    Sort.FREEZE: Phase.FROZEN,
+    Sort.HOLD: Phase.HELD,
+    Sort.VETO: Phase.VETOED,
+    Sort.STOP: Phase.STOPPED,
+}
+_WORDS = {
+    Sort.LOCK: "is locked",
+    Sort.FREEZE: "is frozen",
+    Sort.HOLD: "is held back from automation",
+    Sort.VETO: "is vetoed",
+    Sort.STOP: "is stopped",
+}
+
+
+def of_environment(environment: str, facts: Facts) -> tuple[ClosedGate, ...]:
+    """Gates that are closed there for some application, as one looks at the environment."""
+    found = [
+        _marked(mark)
+        for mark in facts.marks
+        if mark.environment in (None, environment) and mark.binds(at=facts.at)
     ]
-    return sorted(binding, key=lambda lock: (lock.created_at, lock.id))
+    shut = windows.shut(facts.rules.windows, at=facts.at) if facts.rules.windows else None
+    return (*found, *([_outside(environment, shut)] if shut is not None else []))
 
 
-def _locked(lock: Lock) -> ClosedGate:
-    scope = " in ".join(
-        part
-        for part in (
-            lock.application or ("everything" if not lock.environment else "every application"),
-            lock.environment,
-        )
-        if part
-    )
-    words = ["manent unlock"]
-    words += [lock.environment] if lock.environment else []
-    words += ["--application", lock.application] if lock.application else []
+def _marked(mark: Mark) -> ClosedGate:
+    until = f" until {mark.expires_at.isoformat()}" if mark.expires_at is not None else ""
     return ClosedGate(
-        gate="lock",
-        phase=Phase.LOCKED,
-        closed_since=lock.created_at,
-        opens_at=lock.expires_at,
-        opened_by=lock.owner,
-        command=" ".join(words),
-        detail=f"{scope} is locked by {lock.owner}: {lock.reason}",
+        gate=mark.sort,
+        phase=_PHASES[mark.sort],
+        closed_since=mark.since,
+        opens_at=mark.expires_at,
+        opened_by=mark.owner,
+        command=command(mark),
+        detail=f"{mark.scope} {_WORDS[mark.sort]} by {mark.owner}{until}: {mark.reason}",
+        is_final=mark.sort == Sort.VETO,
+    )
+
+
+def command(mark: Mark) -> str:
+    """What a person types to lift the mark."""
+    if mark.sort == Sort.STOP:
+        return "manent resume-all"
+    words = [f"manent un{mark.sort}"]
+    if mark.sort == Sort.VETO:
+        words += [mark.application or "", mark.version or ""]
+        words += ["--environment", mark.environment] if mark.environment else []
+    else:
+        words += [mark.environment] if mark.environment else []
+        words += ["--application", mark.application] if mark.application else []
+    return " ".join(words)
+
+
+def _outside(environment: str, shut: windows.Shut) -> ClosedGate:
+    until = f" (until {shut.until.isoformat()})" if shut.until is not None else ""
+    return ClosedGate(
+        gate="window",
+        phase=Phase.FROZEN,
+        closed_since=shut.since,
+        opens_at=shut.until,
+        opened_by="time",
+        command=None,
+        detail=f"{environment}: {shut.why}{until}",
     )
 
 
@@ -133,3 +234,8 @@ def _scheduled(asked: Asked, not_before: datetime) -> ClosedGate:
         command=None,
         detail=f"not to be started before {not_before.isoformat()}",
     )
+
+
+def finally_closed(gates: Iterable[ClosedGate]) -> tuple[ClosedGate, ...]:
+    """Those that nothing a request can wait for opens."""
+    return tuple(gate for gate in gates if gate.is_final)

@@ -51,7 +51,8 @@ class Order:
     version is the one that is live when its turn comes; `targets` map a name to
     the plugin's options, secrets as references; `waves` name the targets in the order in which
     they are visited; on targets `once` names, `deploy` and `rollback` must not happen twice;
-    `pauses`: a step that has used up its tries waits for a person.
+    `pauses`: a step that has used up its tries waits for a person; `returns`: it is a rollback to
+    what ran before, not to a version somebody named.
     """
 
     plugin: str
@@ -67,6 +68,7 @@ class Order:
     follows_live: bool = False
     once: frozenset[str] = frozenset()
     pauses: bool = False
+    returns: bool = False
     shape: int = SHAPE
 
 
@@ -100,6 +102,7 @@ def dump(order: Order) -> dict[str, Any]:
         "follows_live": order.follows_live,
         "once": sorted(order.once),
         "pauses": order.pauses,
+        "returns": order.returns,
     }
 
 
@@ -138,6 +141,7 @@ def load(body: Mapping[str, Any]) -> Order:
         follows_live=body.get("follows_live", False),
         once=frozenset(body.get("once", ())),
         pauses=body.get("pauses", False),
+        returns=body.get("returns", False),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from manent_server.domain import inventory as inventories
 from manent_server.domain.deploy import LOCKING, Kind, Outcome, state_of
 from manent_server.domain.inventory import Change, Knowledge, Standing
+from manent_server.domain.marks import Mark, Sort
 from manent_server.engine import clearance
 from manent_server.store import deploys, marks, queue, records, work
 from manent_server.store.deploys import Deploy
@@ -196,39 +197,43 @@ def _outputs(row: Deploy, course: _Course, target: str) -> Mapping[str, Any] | N
 
 
 def _mark(tx: Transaction, row: Deploy, outcome: Outcome, at: datetime) -> None:
-    """A rollback holds automation back; an end nobody can vouch for locks the application."""
-    place = {"application": row.application, "environment": row.environment, "deploy": row.id}
-    is_good_rollback = row.kind == Kind.ROLLBACK and outcome == Outcome.DEPLOYED
-    if is_good_rollback:
-        marks.lift_automatic(tx, row.application, row.environment, by=row.requested_by, at=at)
+    """A rollback holds automation back; an end nobody can vouch for locks the application.
+
+    A good rollback lifts the automatic lock; a later good deploy that a person asked for, the hold.
+    """
+    if outcome == Outcome.DEPLOYED:
+        _lift(tx, row, Sort.LOCK if row.kind == Kind.ROLLBACK else Sort.HOLD, at)
     if outcome == Outcome.ROLLED_BACK:
-        reason = f"rolled back by {row.environment}#{row.number}"
-        marks.insert_hold(
-            tx,
-            place
-            | {
-                "id": secrets.token_hex(8),
-                "reason": reason,
-                "owner": ACTOR,
-                "created_at": at,
-            },
-        )
+        marks.insert(tx, _automatic(row, Sort.HOLD, "was rolled back", at))
     if outcome in LOCKING:
         lock(tx, row, f"ended {outcome}: look at its targets first", at=at)
 
 
+def _lift(tx: Transaction, row: Deploy, sort: Sort, at: datetime) -> None:
+    if sort == Sort.HOLD and row.origin != deploys.REQUEST:
+        return
+    standing = marks.of_place(tx, row.application, row.environment, sort=sort, at=at)
+    mine = [mark for mark in standing if mark.automatic]
+    marks.lift(tx, [mark.id for mark in mine], by=row.requested_by, at=at)
+
+
 def lock(tx: Transaction, row: Deploy, words: str, *, at: datetime) -> None:
     """Set the automatic lock on the deploy's application there: somebody must look first."""
-    marks.insert_lock(
-        tx,
-        {
-            "application": row.application,
-            "environment": row.environment,
-            "deploy": row.id,
-            "id": secrets.token_hex(8),
-            "reason": f"{row.environment}#{row.number} {words}",
-            "owner": ACTOR,
-            "created_at": at,
-            "automatic": True,
-        },
+    marks.insert(tx, _automatic(row, Sort.LOCK, words, at))
+
+
+def _automatic(row: Deploy, sort: Sort, words: str, at: datetime) -> Mark:
+    return Mark(
+        id=secrets.token_hex(8),
+        sort=sort,
+        application=row.application,
+        environment=row.environment,
+        version=None,
+        reason=f"{row.environment}#{row.number} {words}",
+        owner=ACTOR,
+        created_at=at,
+        starts_at=None,
+        expires_at=None,
+        automatic=True,
+        deploy=row.id,
     )

@@ -20,7 +20,7 @@ from manent_server.engine.preparation import prepare
 from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.engine.stepper import CANCELLED, Outcome, Stepper
-from manent_server.store import deploys, marks, work
+from manent_server.store import deploys, facts, work
 from manent_server.store.transaction import Transaction
 
 _RECHECK = timedelta(minutes=1)
@@ -121,16 +121,16 @@ class Passage:
         _raise_first(futures)
 
     def _wait_for_gates(self) -> None:
-        """Between waves: locks that were set since the start hold the next one back."""
+        """Between waves: a stop, and locks set since the start, hold the next one back."""
         run = self._run
         at = run.now()
-        locks = run.ask(lambda tx: marks.locks(tx, at=at))
-        closed = gates.stopping(run.deploy.asked, locks, at=at)
+        place = run.ask(lambda tx: facts.read(tx, run.deploy.environment))
+        closed = gates.stopping(run.deploy.asked, place)
         due = run.control.deadline_at or at + _RECHECK
         # Past the deadline the next hand-out is refused, and the deploy fails as it should.
         if not closed or run.control.is_cancelled or due <= at:
             return
-        self._phase(Phase.LOCKED)
+        self._phase(closed[0].phase)
         run.logbook.say(f"waits before the next wave: {closed[0].detail}")
         raise Parked(min(closed[0].opens_at or due, due, at + _RECHECK), "gate")
 

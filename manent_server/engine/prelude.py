@@ -8,13 +8,14 @@ from typing import Any
 
 from manent_server.domain import gates, suspicion
 from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.domain.gates import Judgement
 from manent_server.domain.order import SHAPE
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.store import aftermath, deploys, marks, queue, records, work, workers
+from manent_server.store import aftermath, deploys, facts, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -159,8 +160,10 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     at = tx.now()
     if gates.is_expired(deploy.asked, at=at):
         return closing.close(tx, Ending(deploy.id, None, Outcome.EXPIRED))
-    closed = gates.closed(deploy.asked, marks.locks(tx, at=at), at=at)
+    judgement = gates.judge(deploy.asked, facts.read(tx, deploy.environment))
+    closed = judgement.closed
     if not closed:
+        _record_passed(tx, deploy, judgement)
         return False
     queue.free_slot(tx, deploy.id)
     # Another deploy may run before this one does: what was fixed while the slot was held goes.
@@ -189,6 +192,23 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     )
     records.write_audit(tx, deed, at=at)
     return True
+
+
+def _record_passed(tx: Transaction, deploy: Deploy, judgement: Judgement) -> None:
+    """Each closed gate it is let through stands in the record before it begins."""
+    at = tx.now()
+    deeds = [
+        Deed(
+            deploy.requested_by,
+            "gate.passed",
+            deploy.id,
+            deploy.application,
+            deploy.environment,
+            {"gate": gate.gate, "detail": gate.detail, "reason": deploy.reason},
+        )
+        for gate in judgement.passed
+    ]
+    records.write_audits(tx, deeds, at=at)
 
 
 def _phase(deploy: Deploy) -> Phase:

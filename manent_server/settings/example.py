@@ -31,6 +31,10 @@ environments:
     pool: default                 # pool whose workers deploy here
     rollback: automatic           # automatic or manual
     on_exhausted: fail            # fail or pause: a step that used up its tries asks a person
+    if_blocked: wait              # wait or refuse: what becomes of a request at a closed gate
+    rollback_passes: [approval, freeze, window, promotion, soak]    # gates a rollback may pass
+    freeze_running: finish        # finish or wave: what a freeze does to a running deploy
+    windows: []                   # [{allow or deny: RFC 5545 rule, duration, timezone, reason}]
     defaults:                     # lowest layer of every application here; these are the defaults
       max_parallel: 4             # targets of one wave at once
       soak: 0s                    # wait after each wave but the last; 0s = none

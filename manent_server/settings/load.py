@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manent_server.settings import checks, database_url, files
+from manent_server.domain.rules import Rules
+from manent_server.settings import checks, database_url, files, stage
 from manent_server.settings.digest import digest
 from manent_server.settings.files import Files
 from manent_server.settings.findings import Findings
@@ -132,7 +133,8 @@ def _environments(values: Mapping[str, Any]) -> dict[str, Environment]:
         kept = {key: value for key, value in environment.items() if key != "defaults"}
         if kept["concurrency"] is None:
             kept["concurrency"] = values["environment_concurrency"]
-        found[name] = Environment(name=name, **kept)
+        rules = Rules(**{key.name: kept.pop(key.name) for key in stage.GATES})
+        found[name] = Environment(name=name, rules=rules, **kept)
     return found
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from manent_server.domain import duration, liveness
-from manent_server.settings import checks, values
+from manent_server.settings import checks, stage, values
 from manent_server.settings.kinds import (
     Choice,
     DatabaseUrl,
@@ -339,6 +339,7 @@ ENVIRONMENT = Section(
             "fail",
             "pause: a step that has used up its tries waits for a person",
         ),
+        *stage.GATES,
         Key("defaults", Layer(PLACEMENT.keys), SECTION, "lowest layer of every application here"),
     ),
 )

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+from manent_server.domain.rules import Rules
 from manent_server.settings.node import Table
 
 
@@ -111,6 +112,7 @@ class Environment:
     pool: str
     rollback: Literal["automatic", "manual"]
     on_exhausted: Literal["fail", "pause"]
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ def policy(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         text("tier"),
         text("pool"),
         sa.Column("concurrency", sa.Integer, nullable=False),
+        json("rules"),
         sa.Column("is_configured", sa.Boolean, nullable=False),
         count("next_number"),
         count("next_ticket"),
@@ -69,6 +70,8 @@ def _asked(name: Naming) -> list[sa.schema.SchemaItem]:
         text("outcome", null=True),
         text("reason", null=True),
         text("requested_by"),
+        # request, schedule or promotion: whatever is no request is automation.
+        text("origin"),
         at("requested_at", null=False),
         json("order_body"),
         sa.Column("order_shape", sa.Integer, nullable=False),

@@ -16,6 +16,8 @@ from manent_server.store.clean import clean
 from manent_server.store.tables import Tables, epochs
 from manent_server.store.transaction import Transaction
 
+REQUEST = "request"
+"""The origin of a deploy that a person or a pipeline asked for; any other is automation."""
 LIVE_STATES = tuple(sorted(LIVE))
 
 
@@ -35,6 +37,7 @@ class Deploy:
     outcome: str | None
     reason: str | None
     requested_by: str
+    origin: str
     requested_at: datetime
     order_body: Mapping[str, Any]
     order_shape: int
@@ -98,9 +101,13 @@ class Deploy:
             application=self.application,
             environment=self.environment,
             kind=Kind(self.kind),
+            version=self.version,
             requested_at=self.requested_at,
             not_before=self.not_before,
             not_after=self.not_after,
+            is_automatic=self.origin != REQUEST,
+            is_return=bool(self.order_body.get("returns")),
+            override=frozenset(self.override or ()),
         )
 
 
@@ -121,6 +128,7 @@ def of(row: sa.Row[Any]) -> Deploy:
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Write a new deploy; counters and flags that are not given begin at their start."""
     start = {
+        "origin": REQUEST,
         "pass_number": 1,
         "dispatch": 0,
         "epoch": 0,

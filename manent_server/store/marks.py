@@ -1,67 +1,62 @@
-"""Locks and holds: who set them, why, and until when."""
+"""Marks in the way of deploys: who set them, why, and until when."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from manent_server.domain.gates import Lock
+from manent_server.domain.marks import Mark, Sort
 from manent_server.store.clean import clean
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
-
-def insert_lock(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Set a lock."""
-    tx.connection.execute(tx.tables.locks.insert().values(**clean(dict(values))))
+_NAMES = tuple(field.name for field in fields(Mark))
 
 
-def insert_hold(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Set a hold."""
-    tx.connection.execute(tx.tables.holds.insert().values(**clean(dict(values))))
+def insert(tx: Transaction, mark: Mark) -> None:
+    """Set a mark."""
+    values: Mapping[str, Any] = {name: getattr(mark, name) for name in _NAMES}
+    tx.connection.execute(tx.tables.marks.insert().values(**clean(dict(values))))
 
 
 @cache
-def _all_locks(tables: Tables) -> sa.Select[Any]:
-    t = tables.locks
-    return sa.select(
-        t.c.id,
-        t.c.application,
-        t.c.environment,
-        t.c.reason,
-        t.c.owner,
-        t.c.created_at,
-        t.c.expires_at,
-        t.c.automatic,
-        t.c.lifted_at,
-    )
+def _all(tables: Tables) -> sa.Select[Any]:
+    return sa.select(*(tables.marks.c[name] for name in _NAMES))
 
 
-def read_lock(tx: Transaction, lock: str) -> Lock | None:
-    """One lock, in force or not."""
-    row = tx.connection.execute(
-        _all_locks(tx.tables).where(tx.tables.locks.c.id == lock)
-    ).one_or_none()
-    return Lock(*tuple(row)) if row else None
+def _of(row: sa.Row[Any]) -> Mark:
+    values = row._asdict()
+    return Mark(**values | {"sort": Sort(values["sort"])})
 
 
-def locks(tx: Transaction, *, at: datetime) -> list[Lock]:
-    """Locks in force."""
-    return [Lock(*tuple(row)) for row in tx.connection.execute(_in_force(tx.tables), {"at": at})]
+def read(tx: Transaction, mark: str) -> Mark | None:
+    """One mark, in force or not."""
+    query = _all(tx.tables).where(tx.tables.marks.c.id == mark)
+    row = tx.connection.execute(query).one_or_none()
+    return _of(row) if row else None
+
+
+def standing(tx: Transaction, *, at: datetime, sort: Sort | None = None) -> list[Mark]:
+    """Marks that bind now or will: not lifted and not expired, the oldest first."""
+    found = [_of(row) for row in tx.connection.execute(_standing(tx.tables), {"at": at})]
+    return found if sort is None else [mark for mark in found if mark.sort == sort]
 
 
 @cache
-def _in_force(tables: Tables) -> sa.Select[Any]:
-    t = tables.locks
+def _standing(tables: Tables) -> sa.Select[Any]:
+    t = tables.marks
     is_on = sa.or_(t.c.expires_at.is_(None), t.c.expires_at > sa.bindparam("at"))
-    return _all_locks(tables).where(t.c.lifted_at.is_(None), is_on).order_by(t.c.created_at, t.c.id)
+    return _all(tables).where(t.c.lifted_at.is_(None), is_on).order_by(t.c.created_at, t.c.id)
 
 
-def lift_locks(tx: Transaction, ids: list[str], *, by: str, at: datetime) -> list[str]:
-    """Lift locks; the ids of those that were in force."""
-    t = tx.tables.locks
+def lift(tx: Transaction, ids: Sequence[str], *, by: str, at: datetime) -> list[str]:
+    """Lift marks; the ids of those that were in force."""
+    t = tx.tables.marks
+    if not ids:
+        return []
     done = tx.connection.execute(
         sa.update(t)
         .where(t.c.id.in_(ids), t.c.lifted_at.is_(None))
@@ -71,13 +66,12 @@ def lift_locks(tx: Transaction, ids: list[str], *, by: str, at: datetime) -> lis
     return list(done.scalars())
 
 
-def lift_automatic(
-    tx: Transaction, application: str, environment: str, *, by: str, at: datetime
-) -> list[str]:
-    """Lift the automatic locks of an application in an environment."""
-    mine = [
-        lock.id
-        for lock in locks(tx, at=at)
-        if lock.automatic and (lock.application, lock.environment) == (application, environment)
+def of_place(
+    tx: Transaction, application: str, environment: str, *, sort: Sort, at: datetime
+) -> list[Mark]:
+    """Standing marks of a sort on exactly this application in this environment."""
+    return [
+        mark
+        for mark in standing(tx, at=at, sort=sort)
+        if (mark.application, mark.environment) == (application, environment)
     ]
-    return lift_locks(tx, mine, by=by, at=at) if mine else []

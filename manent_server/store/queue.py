@@ -1,6 +1,6 @@
 """Places and order in an environment: its row lock, numbers, tickets and slots."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -26,6 +26,7 @@ class Environment:
     pool: str
     concurrency: int
     is_configured: bool
+    rules: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Slot:
 @cache
 def _environment(tables: Tables) -> sa.Select[Any]:
     e = tables.environments
-    return sa.select(e.c.name, e.c.tier, e.c.pool, e.c.concurrency, e.c.is_configured)
+    return sa.select(e.c.name, e.c.tier, e.c.pool, e.c.concurrency, e.c.is_configured, e.c.rules)
 
 
 def lock_environment(tx: Transaction, name: str) -> Environment | None:

@@ -25,12 +25,11 @@ class Tables:
     deploys: sa.Table
     environments: sa.Table
     executors: sa.Table
-    holds: sa.Table
     inventory: sa.Table
     keys: sa.Table
     leases: sa.Table
-    locks: sa.Table
     logs: sa.Table
+    marks: sa.Table
     policies: sa.Table
     slots: sa.Table
     steps: sa.Table

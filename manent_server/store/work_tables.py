@@ -151,25 +151,27 @@ def workers(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
 
 
 def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
-    """Locks, holds, tokens, idempotency keys and the record of who did what."""
-
-    def marks(*more: sa.schema.SchemaItem) -> list[sa.schema.SchemaItem]:
-        return [
-            text("id", primary=True),
-            text("application", null=True),
-            text("environment", null=True),
-            text("reason"),
-            text("owner"),
-            at("created_at", null=False),
-            at("expires_at"),
-            at("lifted_at"),
-            text("lifted_by", null=True),
-            sa.Column(
-                "deploy", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
-            ),
-            *more,
-        ]
-
+    """Marks, tokens, idempotency keys and the record of who did what."""
+    marks: list[sa.schema.SchemaItem] = [
+        text("id", primary=True),
+        # lock, freeze, hold, veto or stop
+        text("sort"),
+        text("application", null=True),
+        text("environment", null=True),
+        text("version", null=True),
+        text("reason"),
+        text("owner"),
+        at("created_at", null=False),
+        at("starts_at"),
+        at("expires_at"),
+        at("lifted_at"),
+        text("lifted_by", null=True),
+        sa.Column("automatic", sa.Boolean, nullable=False),
+        sa.Column(
+            "deploy", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
+        ),
+        index(name, "marks_in_force", ["lifted_at", "expires_at"]),
+    ]
     tokens: list[sa.schema.SchemaItem] = [
         text("id", primary=True),
         text("name"),
@@ -202,10 +204,8 @@ def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         index(name, "audit_deploy", ["deploy"]),
         index(name, "audit_at", ["at"]),
     ]
-    automatic = sa.Column("automatic", sa.Boolean, nullable=False)
     return {
-        **table(meta, name, "locks", *marks(automatic)),
-        **table(meta, name, "holds", *marks()),
+        **table(meta, name, "marks", *marks),
         **table(meta, name, "tokens", *tokens),
         **table(meta, name, "keys", *keys),
         **table(meta, name, "audit", *audit),

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import effects, gates, names
+from manent_server.domain import access, effects, gates, names
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
-from manent_server.domain.gates import ClosedGate
+from manent_server.domain.gates import Asked, ClosedGate, Judgement
 from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
+from manent_server.domain.rules import REFUSE, Rules
 from manent_server.settings.values import Environment, Placement
-from manent_server.store import deploys, marks, queue, records
+from manent_server.store import deploys, facts, queue, records
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import view
@@ -24,9 +25,6 @@ from manent_server.usecases.desk import Desk
 DEFAULT_PRIORITY = 100
 # Before the highest one may ask for.
 HEAD_PRIORITY = -1
-
-
-OVERRIDES = ("outdated",)
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,8 @@ class Draft:
     priority: int = DEFAULT_PRIORITY
     sequence: int | None = None
     override: Sequence[str] = ()
-    refuse_if_blocked: bool = False
+    if_blocked: str | None = None
+    origin: str = deploys.REQUEST
     rollback_to: str | None = None
     links: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] | None = None
@@ -130,15 +129,27 @@ def demand_environment(tx: Transaction, draft: Draft) -> None:
         )
 
 
-def demand_override(gates_passed: Sequence[str]) -> None:
-    """Refuse to pass a gate that cannot be passed.
+def demand_override(gates_passed: Sequence[str], reason: str | None, caller: Caller) -> None:
+    """Refuse to pass a gate that cannot be passed, without the right or without a reason.
 
     Raises:
-        Invalid: Naming it.
+        Invalid: Naming the gate, or that the reason is missing.
+        NotAllowed: The caller may not.
     """
     for gate in gates_passed:
-        if gate not in OVERRIDES:
-            raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {', '.join(OVERRIDES)}")
+        if gate not in gates.OVERRIDABLE:
+            known = ", ".join(gates.OVERRIDABLE)
+            raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {known}")
+    if not set(gates_passed) - {gates.OUTDATED}:
+        return
+    caller.demand(access.OVERRIDE)
+    if not (reason or "").strip():
+        raise Invalid(
+            "an override needs a reason",
+            code="reason_missing",
+            next="say why, for whoever reads the record",
+            errors=[{"path": "reason", "message": "is missing"}],
+        )
 
 
 def demand_newer(tx: Transaction, draft: Draft) -> None:
@@ -164,16 +175,8 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     """Write the deploy and admit; the caller holds the environment's row lock."""
     at = tx.now()
     environment = draft.environment.name
-    asked = gates.Asked(
-        draft.application, environment, draft.kind, at, draft.not_before, draft.not_after
-    )
-    closed = gates.closed(asked, marks.locks(tx, at=at), at=at)
-    if closed and draft.refuse_if_blocked:
-        raise Refused(
-            closed[0].detail,
-            next=closed[0].command or "ask again later",
-            facts={"gates": [shown(gate) for gate in closed]},
-        )
+    place = facts.read(tx, environment)
+    closed = _demand_openable(draft, gates.judge(_asked(draft, at), place), place.rules).closed
     body = orders.dump(draft.order)
     deploys.insert(
         tx,
@@ -189,6 +192,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "phase": closed[0].phase if closed else Phase.QUEUED,
             "reason": draft.reason,
             "requested_by": draft.caller.name,
+            "origin": draft.origin,
             "requested_at": at,
             "order_body": body,
             "order_shape": draft.order.shape,
@@ -209,6 +213,8 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     _wake(tx, draft, closed)
     detail: dict[str, Any] = {"kind": draft.kind, "version": draft.version}
     detail["reason"] = draft.reason
+    if draft.override:
+        detail["override"] = list(draft.override)
     if draft.lineage is not None:
         detail |= {"rerun_of": draft.lineage.of, "from": draft.lineage.begin}
     deed = Deed(
@@ -217,6 +223,55 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     records.write_audit(tx, deed, at=at)
     admission.within(tx, environment)
     return draft.id
+
+
+def _asked(draft: Draft, at: datetime) -> Asked:
+    return Asked(
+        application=draft.application,
+        environment=draft.environment.name,
+        kind=draft.kind,
+        version=draft.version,
+        requested_at=at,
+        not_before=draft.not_before,
+        not_after=draft.not_after,
+        is_automatic=draft.origin != deploys.REQUEST,
+        is_return=draft.order.returns,
+        override=frozenset(draft.override),
+    )
+
+
+def _demand_openable(draft: Draft, judgement: Judgement, rules: Rules) -> Judgement:
+    """Refuse what nothing would ever open, or whatever is closed where that was asked for.
+
+    Raises:
+        Refused: With the closed gates as `explain` shows them.
+    """
+    is_refusing = (draft.if_blocked or rules.if_blocked) == REFUSE
+    unwanted = judgement.closed if is_refusing else gates.finally_closed(judgement.closed)
+    if unwanted:
+        first = unwanted[0]
+        raise Refused(
+            first.detail,
+            code="gate_closed" if not first.is_final else first.gate,
+            next=first.command or "ask again later",
+            facts=blocked(None, first.detail, judgement.closed),
+        )
+    return judgement
+
+
+def blocked(deploy: str | None, summary: str, closed: Sequence[ClosedGate]) -> dict[str, Any]:
+    """What `explain` would say of a deploy that was refused, with it the refusal's body."""
+    return {
+        "id": deploy,
+        "state": None,
+        "phase": None,
+        "summary": summary,
+        "gates": [view.gate(gate) for gate in closed],
+        "position": None,
+        "ahead": [],
+        "blocked_by": None,
+        "workers": None,
+    }
 
 
 def _lineage(draft: Draft) -> dict[str, Any]:
@@ -235,15 +290,3 @@ def _wake(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate]) -> None:
     instants = [at for at in (gates.opens_at(closed), draft.not_after) if at is not None]
     if instants:
         records.wake(tx, draft.id, min(instants), "gate")
-
-
-def shown(gate: ClosedGate) -> dict[str, Any]:
-    """A closed gate as JSON."""
-    return {
-        "gate": gate.gate,
-        "closed_since": view.instant(gate.closed_since),
-        "opens_at": view.instant(gate.opens_at),
-        "opened_by": gate.opened_by,
-        "command": gate.command,
-        "detail": gate.detail,
-    }

@@ -8,7 +8,8 @@ from functools import partial
 
 from manent_server.domain import gates
 from manent_server.domain.deploy import Kind, Outcome, Phase, State
-from manent_server.domain.gates import Lock
+from manent_server.domain.gates import Facts
+from manent_server.domain.rules import load as load_rules
 from manent_server.engine import closing
 from manent_server.engine import version as versions
 from manent_server.engine.closing import Ending
@@ -30,7 +31,7 @@ class _Hall:
     """What is true of the environment while its row is locked."""
 
     environment: Environment
-    locks: list[Lock]
+    facts: Facts
     at: datetime
 
 
@@ -75,7 +76,9 @@ class Admission:
         if environment is None or not queue.has_waiting(tx, name):
             return
         at = tx.now()
-        hall = _Hall(environment, marks.locks(tx, at=at), at)
+        rules = load_rules(environment.rules or {})
+        facts = Facts(at=at, rules=rules, marks=marks.standing(tx, at=at))
+        hall = _Hall(environment, facts, at)
         # Thousands may wait: only what moves is locked, and not all of it at once.
         moving = [row for row in deploys.delayed(tx, name) if _moves(hall, row)]
         for row in moving[:_BATCH]:
@@ -125,7 +128,7 @@ class Admission:
         row = deploys.lock(tx, deploy)
         if row is None or row.state != State.DELAYED or self._expires(tx, hall, row):
             return False
-        closed = gates.closed(row.asked, hall.locks, at=hall.at)
+        closed = gates.closed(row.asked, hall.facts)
         if not closed:
             ticket = queue.next_ticket(tx, row.environment)
             deploys.update(tx, row.id, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket)
@@ -142,7 +145,7 @@ class Admission:
             return False
         if self._is_outdated(tx, row):
             return False
-        closed = gates.closed(row.asked, hall.locks, at=hall.at)
+        closed = gates.closed(row.asked, hall.facts)
         if closed:
             deploys.update(tx, row.id, state=State.DELAYED, phase=closed[0].phase, ticket=None)
             _wake_at_opening(tx, row, closed)
@@ -185,7 +188,7 @@ def _follow_live(tx: Transaction, row: Deploy) -> None:
 
 def _moves(hall: _Hall, row: Deploy) -> bool:
     """Whether a delayed deploy opens, expires or waits for another gate than it says."""
-    closed = gates.closed(row.asked, hall.locks, at=hall.at)
+    closed = gates.closed(row.asked, hall.facts)
     return not closed or row.phase != closed[0].phase or gates.is_expired(row.asked, at=hall.at)
 
 

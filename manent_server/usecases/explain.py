@@ -7,21 +7,20 @@ from typing import Any
 from manent_server.domain import gates
 from manent_server.domain.deploy import State
 from manent_server.engine import version as versions
-from manent_server.store import deploys, finding, marks, queue, records, work, workers
+from manent_server.store import deploys, facts, finding, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.workers import Executor
 from manent_server.usecases import answer, inspect, view
-from manent_server.usecases.accept import shown
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.wake import GATE
 
 
 def explain(desk: Desk, address: str) -> dict[str, Any]:
     """Closed gates, place in the queue, who is in the way, which workers there are."""
     with desk.store.read() as tx:
         row = finding.by_address(tx, address)
-        at = tx.now()
-        closed = gates.closed(row.asked, marks.locks(tx, at=at), at=at) if _may_wait(row) else ()
+        closed = _closed(tx, row)
         place = finding.place_in_queue(tx, row) if row.state == State.ENQUEUED else None
         blocker = _blocker(tx, desk, row) if row.is_live else None
         crew = _workers(tx, desk, row) if row.is_live else None
@@ -31,7 +30,7 @@ def explain(desk: Desk, address: str) -> dict[str, Any]:
         "state": row.state,
         "phase": row.phase,
         "summary": summary,
-        "gates": [shown(gate) for gate in closed] + _asked(row),
+        "gates": [view.gate(gate) for gate in closed] + _asked(row),
         "position": place[0] if place else None,
         "ahead": place[1] if place else [],
         "blocked_by": blocker,
@@ -55,6 +54,16 @@ def _asked(row: Deploy) -> list[dict[str, Any]]:
             "detail": question.detail,
         }
     ]
+
+
+def _closed(tx: Transaction, row: Deploy) -> tuple[gates.ClosedGate, ...]:
+    """What keeps it from starting, or from its next wave."""
+    if _may_wait(row):
+        return gates.closed(row.asked, facts.read(tx, row.environment))
+    wake = records.wake_of(tx, row.id) if row.state == State.PENDING else None
+    if wake is None or wake[1] != GATE or row.cancel_requested_at is not None:
+        return ()
+    return gates.stopping(row.asked, facts.read(tx, row.environment))
 
 
 def _may_wait(row: Deploy) -> bool:

@@ -5,12 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import names
+from manent_server.domain import gates, names
 from manent_server.domain.deploy import Outcome, State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.liveness import is_lost
+from manent_server.domain.marks import Sort
 from manent_server.store import deploys as rows_of
-from manent_server.store import finding, logs, marks, policy, queue, records, work, workers
+from manent_server.store import facts, finding, logs, policy, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.finding import Page
 from manent_server.store.transaction import Transaction
@@ -174,15 +175,17 @@ def environment(desk: Desk, name: str) -> dict[str, Any]:
     with desk.store.read() as tx:
         found = {row.name: row for row in queue.environments(tx)}
         wanted = _known(name, "environment", list(found)) or name
-        row, at = found[wanted], tx.now()
+        row = found[wanted]
         waiting = queue.waiting(tx, wanted, limit=LONGEST_QUEUE)
         waiting += rows_of.delayed(tx, wanted, limit=LONGEST_QUEUE - len(waiting))
-        locks = [lock for lock in marks.locks(tx, at=at) if lock.environment in (None, wanted)]
+        place = facts.read(tx, wanted)
+        standing = [mark for mark in place.marks if mark.environment in (None, wanted)]
         everyone = [worker for worker in workers.everyone(tx) if row.pool in worker.pools]
         return view.environment(row) | {
             "slots": [_slot(tx, slot) for slot in queue.slots(tx, wanted)],
             "queue": _all_shown(tx, desk, waiting),
-            "locks": [view.lock(lock) for lock in locks],
+            "locks": [view.mark(mark) for mark in standing if mark.sort == Sort.LOCK],
+            "gates": [view.gate(gate) for gate in gates.of_environment(wanted, place)],
             "last": _last(tx, desk, wanted),
             "workers": [
                 view.worker(worker, is_alive=is_alive(desk, worker, tx)) for worker in everyone
@@ -238,12 +241,6 @@ def applications(desk: Desk) -> dict[str, Any]:
             for name, application in sorted(known.items())
         ]
     }
-
-
-def locks(desk: Desk) -> dict[str, Any]:
-    """Locks in force."""
-    with desk.store.read() as tx:
-        return {"items": [view.lock(lock) for lock in marks.locks(tx, at=tx.now())]}
 
 
 def beats(desk: Desk) -> list[tuple[str, bool, datetime]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from manent_server.domain import order as orders
+from manent_server.domain import rules
 from manent_server.domain.errors import Conflict
 from manent_server.settings.values import Environment, Settings
 from manent_server.store import deploys, policy
@@ -67,6 +68,7 @@ def environment_values(environment: Environment) -> dict[str, Any]:
         "tier": environment.tier,
         "pool": environment.pool,
         "concurrency": environment.concurrency,
+        "rules": rules.dump(environment.rules),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from manent_server.domain.marks import Sort
 from manent_server.domain.question import Answer
 
 
@@ -75,12 +76,18 @@ class AnswerRequest:
 
 
 @dataclass(frozen=True)
-class LockRequest:
-    """Keep deploys of an application, an environment, both or everything from starting."""
+class MarkRequest:
+    """Keep deploys of an application, an environment, both or everything from starting.
 
+    `version` is a veto's; `starts_at` is that of a freeze planned for later.
+    """
+
+    sort: Sort
     reason: str
     application: str | None = None
     environment: str | None = None
+    version: str | None = None
+    starts_at: datetime | None = None
     expires_at: datetime | None = None
 
 

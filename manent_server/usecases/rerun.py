@@ -56,7 +56,7 @@ def rerun(
         NotFound: Its plan has no such step.
     """
     caller.demand(access.DEPLOY)
-    demand_override(request.override)
+    demand_override(request.override, request.reason, caller)
     with desk.store.read() as tx:
         old = finding.by_address(tx, address)
     if old.kind == Kind.ROLLBACK:

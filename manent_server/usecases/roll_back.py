@@ -11,6 +11,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, State
 from manent_server.domain.errors import Conflict
 from manent_server.domain.inventory import Knowledge
+from manent_server.domain.marks import Mark, Sort
 from manent_server.domain.rollback import Good
 from manent_server.store import deploys, finding, marks, records
 from manent_server.store.deploys import Deploy
@@ -73,7 +74,11 @@ def _draft(desk: Desk, request: RollbackRequest, caller: Caller) -> Draft:
         environment=environment,
         kind=Kind.ROLLBACK,
         version=names.version(request.to) if request.to is not None else "",
-        order=replace(order, current_configuration=request.current_configuration),
+        order=replace(
+            order,
+            current_configuration=request.current_configuration,
+            returns=request.to is None,
+        ),
         caller=caller,
         reason=request.reason,
         priority=HEAD_PRIORITY,
@@ -146,15 +151,18 @@ def _nothing(draft: Draft) -> Conflict:
 
 def _hold(tx: Transaction, asked: _Asked) -> None:
     draft = asked.draft
-    marks.insert_hold(
-        tx,
-        {
-            "id": asked.hold,
-            "application": draft.application,
-            "environment": draft.environment.name,
-            "reason": draft.reason or "rolled back",
-            "owner": draft.caller.name,
-            "created_at": tx.now(),
-            "deploy": draft.id,
-        },
+    mark = Mark(
+        id=asked.hold,
+        sort=Sort.HOLD,
+        application=draft.application,
+        environment=draft.environment.name,
+        version=None,
+        reason=draft.reason or "rolled back",
+        owner=draft.caller.name,
+        created_at=tx.now(),
+        starts_at=None,
+        expires_at=None,
+        automatic=True,
+        deploy=draft.id,
     )
+    marks.insert(tx, mark)

@@ -62,6 +62,7 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
     kind = _kind(request)
     priority = request.priority if request.priority is not None else DEFAULT_PRIORITY
     _check(request)
+    demand_override(request.override, request.reason, caller)
     sha256 = names.sha256(request.sha256) if request.sha256 else None
     if sha256 is not None and placement.artifact is None:
         raise Invalid(
@@ -83,7 +84,7 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         priority=priority,
         sequence=request.sequence,
         override=tuple(request.override),
-        refuse_if_blocked=request.if_blocked == "refuse",
+        if_blocked=request.if_blocked,
         links=request.links,
         changes=request.changes,
     )
@@ -106,7 +107,6 @@ def _kind(request: DeployRequest) -> Kind:
 
 
 def _check(request: DeployRequest) -> None:
-    demand_override(request.override)
     if request.if_blocked is not None and request.if_blocked not in IF_BLOCKED:
         raise Invalid(f"if_blocked {request.if_blocked!r} is not known", next="use wait or refuse")
     if request.not_before and request.not_after and request.not_after <= request.not_before:

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from manent_server.domain import question as questions
-from manent_server.domain.gates import Lock
+from manent_server.domain.gates import ClosedGate
+from manent_server.domain.marks import Mark
 from manent_server.store.deploys import Deploy
 from manent_server.store.logs import Line
 from manent_server.store.queue import Environment
@@ -173,18 +174,33 @@ def stock(row: Stock) -> dict[str, Any]:
     }
 
 
-def lock(row: Lock) -> dict[str, Any]:
-    """A lock, in force unless it was lifted or has expired."""
+def mark(row: Mark) -> dict[str, Any]:
+    """A lock, freeze, hold, veto or stop, in force unless it was lifted or has expired."""
     return {
         "id": row.id,
         "application": row.application,
         "environment": row.environment,
+        "version": row.version,
         "reason": row.reason,
         "owner": row.owner,
         "created_at": instant(row.created_at),
+        "starts_at": instant(row.starts_at),
         "expires_at": instant(row.expires_at),
         "automatic": row.automatic,
+        "deploy": row.deploy,
         "lifted_at": instant(row.lifted_at),
+    }
+
+
+def gate(closed: ClosedGate) -> dict[str, Any]:
+    """A closed gate."""
+    return {
+        "gate": closed.gate,
+        "closed_since": instant(closed.closed_since),
+        "opens_at": instant(closed.opens_at),
+        "opened_by": closed.opened_by,
+        "command": closed.command,
+        "detail": closed.detail,
     }
 
 

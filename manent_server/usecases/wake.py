@@ -9,7 +9,7 @@ from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.errors import Unavailable
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
-from manent_server.store import deploys, marks, queue, records
+from manent_server.store import deploys, facts, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import cancel
@@ -93,4 +93,4 @@ def _is_held(tx: Transaction, row: Deploy) -> bool:
     at = tx.now()
     if row.deadline_at is not None and row.deadline_at <= at:
         return False
-    return bool(gates.stopping(row.asked, marks.locks(tx, at=at), at=at))
+    return bool(gates.stopping(row.asked, facts.read(tx, row.environment)))

@@ -61,6 +61,7 @@ def _policies(create: Create) -> None:
         text("tier"),
         text("pool"),
         integer("concurrency"),
+        json("rules"),
         flag("is_configured"),
         count("next_number"),
         count("next_ticket"),
@@ -118,6 +119,7 @@ def _request(name: Naming) -> list[sa.Column[Any]]:
         text("outcome", null=True),
         text("reason", null=True),
         text("requested_by"),
+        text("origin"),
         at("requested_at", null=False),
         json("order_body"),
         integer("order_shape"),
@@ -322,24 +324,25 @@ def _workers(create: Create) -> None:
 
 
 def _marks(name: Naming, create: Create) -> None:
-    """Locks and holds: the same columns, but a lock may have been set by the close."""
-
-    def columns() -> list[sa.Column[Any]]:
-        return [
-            text("id", primary=True),
-            text("application", null=True),
-            text("environment", null=True),
-            text("reason"),
-            text("owner"),
-            at("created_at", null=False),
-            at("expires_at"),
-            at("lifted_at"),
-            text("lifted_by", null=True),
-            refers("deploy", name.key("id", "deploys", on_delete="SET NULL"), null=True),
-        ]
-
-    create("locks", *columns(), flag("automatic"))
-    create("holds", *columns())
+    """Locks, freezes, holds, vetoes and stops."""
+    create(
+        "marks",
+        text("id", primary=True),
+        text("sort"),
+        text("application", null=True),
+        text("environment", null=True),
+        text("version", null=True),
+        text("reason"),
+        text("owner"),
+        at("created_at", null=False),
+        at("starts_at"),
+        at("expires_at"),
+        at("lifted_at"),
+        text("lifted_by", null=True),
+        flag("automatic"),
+        refers("deploy", name.key("id", "deploys", on_delete="SET NULL"), null=True),
+        sa.Index(name.index("marks_in_force"), "lifted_at", "expires_at"),
+    )
 
 
 def _access(create: Create) -> None:

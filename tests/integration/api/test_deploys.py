@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from manent_server.api.body import digest
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Outcome, State
+from manent_server.domain.marks import Sort
 from manent_server.domain.question import Answer
 from manent_server.usecases.accept import OVERRIDES
 from manent_server.usecases.requests import (
@@ -18,7 +19,7 @@ from manent_server.usecases.requests import (
     DeployFilter,
     DeployRequest,
     IdempotencyKey,
-    LockRequest,
+    MarkRequest,
     RerunRequest,
     RollbackRequest,
 )
@@ -165,7 +166,9 @@ def test_a_rollback_a_cancel_and_a_lock_reach_their_use_cases(
     lock = {"environment": "production", "reason": "x", "expires_at": "2027-01-01T00:00:00Z"}
     assert client.post("/api/v1/locks", json=lock).status_code == 201
     expires_at = datetime(2027, 1, 1, tzinfo=UTC)
-    assert fake.last()[1] == (LockRequest("x", environment="production", expires_at=expires_at),)
+    assert fake.last()[1] == (
+        MarkRequest(Sort.LOCK, "x", environment="production", expires_at=expires_at),
+    )
 
     assert client.delete("/api/v1/locks/l1").status_code == 200
     assert fake.last() == ("unlock", ("l1",), {"caller": ANN})

@@ -52,7 +52,7 @@ def test_it_ends_although_its_hook_may_be_at_work(core: Core):
     assert core.slots() == [waiting]
     assert [(row["target"], row["state"]) for row in core.rows("inventory")] == [("web", "unknown")]
     locks = [
-        (row["application"], row["environment"], row["automatic"]) for row in core.rows("locks")
+        (row["application"], row["environment"], row["automatic"]) for row in core.rows("marks")
     ]
     assert locks == [("shop", "staging", True)]
     deeds = {row["action"]: row for row in core.rows("audit")}
@@ -85,7 +85,7 @@ def test_the_next_deploy_waits_for_the_lease_until_it_is_forced(core: Core):
     first = stuck(core, lease=timedelta(minutes=3)).deploy.id
     give_up(core, first)
     with core.store.write() as tx:
-        tx.connection.execute(tx.tables.locks.delete())
+        tx.connection.execute(tx.tables.marks.delete())
     following = Running(core)
     assert following.hand_out(following.errand()).refusal == "occupied"
     give_up(core, first, force=True)

@@ -19,12 +19,13 @@ from manent_server.domain.errors import (
     NotFound,
     Refused,
 )
+from manent_server.domain.marks import Sort
 from manent_server.store import queue, records
-from manent_server.usecases import lock, roll_back, submit
+from manent_server.usecases import mark, roll_back, submit
 from manent_server.usecases.requests import (
     DeployRequest,
     IdempotencyKey,
-    LockRequest,
+    MarkRequest,
     RollbackRequest,
 )
 from manent_server.worker import jobs
@@ -92,7 +93,7 @@ def test_a_viewer_may_not_deploy(core: Core):
 
 
 def test_who_does_not_want_to_wait_is_refused(core: Core):
-    lock.lock(core.desk, LockRequest("audit", "shop"), caller=ADMIN)
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
     with pytest.raises(Refused, match="locked by ann: audit") as caught:
         ask(core, DeployRequest("shop", "staging", "1", if_blocked="refuse"))
     assert caught.value.facts["gates"][0]["gate"] == "lock"
@@ -139,10 +140,10 @@ def test_two_who_lock_with_a_key_at_once_set_one_lock(core: Core):
     """I6: nothing else keeps these two apart."""
     key = IdempotencyKey("k", "/locks", "d")
     answers = together(
-        *[lambda: lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key)] * 4
+        *[lambda: mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=ADMIN, key=key)] * 4
     )
     assert len({answer["id"] for answer in answers}) == 1
-    assert len(core.rows("locks")) == 1
+    assert len(core.rows("marks")) == 1
 
 
 def test_submits_at_once_are_numbered_without_a_hole(core: Core):
@@ -196,7 +197,7 @@ def test_a_rollback_goes_to_the_head_of_the_queue_and_holds_automation(core: Cor
     answer = back(core, reason="broken")
     assert (answer["version"], answer["kind"], answer["position"]) == ("1", "rollback", 1)
     assert answer["rollback_to"] == {"deploy": first, "version": "1"}
-    (hold,) = core.rows("holds")
+    (hold,) = core.rows("marks")
     assert (hold["reason"], hold["deploy"]) == ("broken", answer["id"])
 
 
@@ -214,7 +215,7 @@ def test_there_must_be_something_to_go_back_to(core: Core):
     good(core, "1")
     with pytest.raises(Conflict, match="has nothing to roll back to"):
         back(core)
-    assert core.rows("holds") == []
+    assert core.rows("marks") == []
 
 
 def test_after_a_half_done_deploy_the_last_good_one_is_brought_back(core: Core):

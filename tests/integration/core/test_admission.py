@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from manent_server.domain.marks import Sort
 from manent_server.store import queue
-from manent_server.usecases import lock
-from manent_server.usecases.requests import LockRequest
+from manent_server.usecases import mark
+from manent_server.usecases.requests import MarkRequest
 from tests.rig.core import ADMIN, Core, long_ago
 
 
@@ -162,15 +163,15 @@ def test_a_gate_that_closed_in_the_queue_takes_the_ticket_back(core: Core):
     other = core.submit("news")
     ticket = core.deploy(locked).ticket
     until = core.at() + timedelta(hours=1)
-    request = LockRequest("audit", application="mail", expires_at=until)
-    held = lock.lock(core.desk, request, caller=ADMIN)
+    request = MarkRequest(Sort.LOCK, "audit", application="mail", expires_at=until)
+    held = mark.put(core.desk, request, caller=ADMIN)
     end(core, first)
     core.admit()
     row = core.deploy(locked)
     assert (row.state, row.phase, row.ticket) == ("DELAYED", "locked", None)
     assert core.slots() == [other]
     assert [wake["deploy"] for wake in core.rows("wakes")] == [locked]
-    lock.unlock(core.desk, held["id"], caller=ADMIN)
+    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
     row = core.deploy(locked)
     assert row.state == "ENQUEUED"
     assert ticket is not None
@@ -180,7 +181,7 @@ def test_a_gate_that_closed_in_the_queue_takes_the_ticket_back(core: Core):
 def test_the_phase_follows_the_gate_that_decides(core: Core):
     soon = core.at() + timedelta(hours=1)
     deploy = core.submit(not_before=soon)
-    lock.lock(core.desk, LockRequest("audit"), caller=ADMIN)
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=ADMIN)
     core.set(deploy, not_before=long_ago())
     core.admit()
     assert core.deploy(deploy).phase == "locked"

@@ -184,7 +184,7 @@ def test_the_next_deploy_writes_over_what_was_known(core: Core, running: Running
 
 def test_a_rollback_that_failed_locks_its_application_there(core: Core, running: Running):
     running.close(Outcome.ROLLBACK_FAILED, error={"code": "no"})
-    (lock,) = core.rows("locks")
+    (lock,) = core.rows("marks")
     assert (lock["application"], lock["environment"], lock["automatic"]) == (
         "shop",
         "staging",
@@ -197,13 +197,13 @@ def test_a_rollback_that_failed_locks_its_application_there(core: Core, running:
 
 def test_a_deploy_that_was_rolled_back_holds_automation_back(core: Core, running: Running):
     running.close(Outcome.ROLLED_BACK)
-    (hold,) = core.rows("holds")
+    (hold,) = core.rows("marks")
     assert (hold["application"], hold["environment"], hold["deploy"]) == (
         "shop",
         "staging",
         running.deploy.id,
     )
-    assert core.rows("locks") == []
+    assert core.rows("marks") == []
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,11 @@ def test_a_good_rollback_lifts_the_automatic_lock(core: Core, outcome: Outcome, 
     other = Running(core, "mail")
     other.close(Outcome.ROLLBACK_FAILED)
     with core.store.write() as tx:
-        tx.connection.execute(tx.tables.locks.update().values(created_at=long_ago()))
+        tx.connection.execute(tx.tables.marks.update().values(created_at=long_ago()))
     running = Running(core, "news")
     core.set(running.deploy.id, kind="rollback", application="shop")
     running.close(outcome)
-    locks = {row["application"]: row["lifted_by"] for row in core.rows("locks")}
+    locks = {row["application"]: row["lifted_by"] for row in core.rows("marks")}
     assert locks == {"shop": "ann" if lifted else None, "mail": None}
 
 

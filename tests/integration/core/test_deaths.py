@@ -65,7 +65,7 @@ def test_the_third_death_under_a_step_ends_the_deploy_poisoned(core: Core, hand:
     assert (row.error or {})["code"] == "poisoned"
     assert "3 workers died under deploy:a" in (row.error or {})["message"]
     assert inventory(core) == {"a": ("unknown", None), "b": ("known", "0")}
-    (lock,) = core.rows("locks")
+    (lock,) = core.rows("marks")
     assert (lock["application"], lock["environment"]) == ("shop", "staging")
     assert lock["automatic"]
     assert core.slots() == []

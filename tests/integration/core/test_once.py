@@ -167,7 +167,7 @@ def test_the_answer_decides(
     assert [(d["actor"], d["detail"]["answer"], d["detail"]["reason"]) for d in deeds] == [
         ("ann", said, "looked")
     ]
-    assert bool(core.rows("locks")) == (said == "failed")
+    assert bool(core.rows("marks")) == (said == "failed")
     assert core.attempts(deploy)[0].resolved is None
     assert core.attempts(deploy)[1].resolved == said
 

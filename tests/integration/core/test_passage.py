@@ -97,7 +97,7 @@ def test_after_a_failure_what_was_touched_is_brought_back(
     error = core.deploy(deploy).error
     assert error == {"step": "verify:b", "code": "no", "message": "no"}
     assert core.steps(deploy)["deploy:d"].state == "skipped"
-    assert len(core.rows("holds")) == 1
+    assert len(core.rows("marks")) == 1
 
 
 def test_what_has_no_past_is_not_brought_back(core: Core, hand: Hand, runner: FakeRunner):
@@ -131,7 +131,7 @@ def test_every_target_is_tried_when_a_rollback_fails(core: Core, hand: Hand, run
     assert inventory(core) == {"a": ("known", "0"), "b": ("unknown", None)}
     error = core.deploy(deploy).error or {}
     assert (error["step"], error["rollback"]["step"]) == ("deploy:b", "rollback:b")
-    assert [row["automatic"] for row in core.rows("locks")] == [True]
+    assert [row["automatic"] for row in core.rows("marks")] == [True]
 
 
 def test_a_secret_is_in_no_stored_byte(core: Core, hand: Hand, runner: FakeRunner):

@@ -109,7 +109,7 @@ def test_a_person_may_let_it_fail(core: Core, hand: Hand, paused: str):
     assert hand.run(paused) is None
     assert ended(core, paused) == ("ERROR", "failed")
     assert hand.runner.names() == []
-    assert core.rows("locks") == []
+    assert core.rows("marks") == []
 
 
 def test_of_many_people_one_answers(core: Core, paused: str):

@@ -4,13 +4,14 @@ from datetime import timedelta
 
 import pytest
 
+from manent_server.domain.marks import Sort
 from manent_server.domain.plan import Step
 from manent_server.engine import prelude
 from manent_server.engine.identity import Identity, identify
 from manent_server.engine.prelude import Start, Verdict
 from manent_server.store import queue, work
-from manent_server.usecases import lock
-from manent_server.usecases.requests import LockRequest
+from manent_server.usecases import mark
+from manent_server.usecases.requests import MarkRequest
 from tests.rig.core import ADMIN, Core, long_ago
 
 
@@ -104,7 +105,7 @@ def test_a_gate_that_closed_before_the_first_attempt_frees_the_place(
 ):
     """I9"""
     until = core.at() + timedelta(hours=1)
-    lock.lock(core.desk, LockRequest("audit", "shop", expires_at=until), caller=ADMIN)
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop", expires_at=until), caller=ADMIN)
     start = begin(core, deploy, worker)
     row = core.deploy(deploy)
     assert start.verdict == Verdict.CLOSED
@@ -116,7 +117,7 @@ def test_a_gate_that_closed_before_the_first_attempt_frees_the_place(
 
 
 def test_a_lock_without_an_end_needs_no_wake(core: Core, deploy: str, worker: Identity):
-    lock.lock(core.desk, LockRequest("audit", "shop"), caller=ADMIN)
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
     assert begin(core, deploy, worker).verdict == Verdict.CLOSED
     assert core.rows("wakes") == []
 
@@ -130,7 +131,7 @@ def test_what_was_prepared_is_forgotten_with_the_place(core: Core, deploy: str, 
         work.update_step(tx, deploy, 1, "prepare", state="succeeded", ended_at=tx.now())
         core.dispatcher.hand_back(tx, taken)
     core.set(deploy, prepared={"past": {}}, warnings=["old"])
-    lock.lock(core.desk, LockRequest("audit", "shop"), caller=ADMIN)
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
     assert begin(core, deploy, worker, 2).verdict == Verdict.CLOSED
     row = core.deploy(deploy)
     assert (row.prepared, row.replaces, row.warnings) == (None, None, None)
@@ -148,7 +149,7 @@ def test_a_deploy_that_was_handed_out_is_asked_nothing_more(
     core: Core, deploy: str, worker: Identity
 ):
     core.set(deploy, handed_out_at=core.at(), started_at=core.at(), not_after=long_ago())
-    lock.lock(core.desk, LockRequest("audit", "shop"), caller=ADMIN)
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
     assert begin(core, deploy, worker).verdict == Verdict.RUN
     assert core.deploy(deploy).phase == "deploying"
 

@@ -14,12 +14,13 @@ from manent_server.domain.errors import (
     NotFound,
     Refused,
 )
+from manent_server.domain.marks import Sort
 from manent_server.settings.values import ArtifactSource
-from manent_server.usecases import cancel, inspect, lock, rerun, roll_back
+from manent_server.usecases import cancel, inspect, mark, rerun, roll_back
 from manent_server.usecases.requests import (
     CancelRequest,
     IdempotencyKey,
-    LockRequest,
+    MarkRequest,
     RerunRequest,
     RollbackRequest,
 )
@@ -257,10 +258,10 @@ def test_a_gate_holds_it_like_any_deploy_and_what_is_carried_waits_with_it(core:
     place(core, (("a",), ("b",)))
     core.change_environment("staging", rollback="manual")
     first = failed(core, hand, "deploy:b")
-    held = lock.lock(core.desk, LockRequest("wait", environment="staging"), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "wait", environment="staging"), caller=ADMIN)
     second = again(core, first)
     assert core.deploy(second).state == "DELAYED"
-    lock.unlock(core.desk, held["id"], caller=ADMIN)
+    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
     assert core.slots() == [second]
     hand.run(second)
     assert ended(core, second) == ("SUCCESS", "deployed")

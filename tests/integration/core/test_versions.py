@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from manent_server.domain.marks import Sort
 from manent_server.engine import prelude
 from manent_server.engine.identity import Identity, identify
 from manent_server.engine.prelude import Verdict
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.usecases import explain, lock, wake
-from manent_server.usecases.requests import LockRequest
+from manent_server.usecases import explain, mark, wake
+from manent_server.usecases.requests import MarkRequest
 from tests.rig.core import ADMIN, Core, engine_version, long_ago
 
 NEXT = "0.2.0"
@@ -68,12 +69,12 @@ def test_a_place_given_back_is_a_version_given_back(core: Core):
     worker = core.worker("w1")
     deploy = core.submit()
     assert begin(core, deploy, worker) == Verdict.RUN
-    held = lock.lock(core.desk, LockRequest("wait", environment="staging"), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "wait", environment="staging"), caller=ADMIN)
     core.set(deploy, state="ENQUEUED", executor=None, incarnation=None)
     assert begin(core, deploy, worker) == Verdict.CLOSED
     assert core.deploy(deploy).workflow_version is None
     core.set_worker("w1", version=NEXT)
-    lock.unlock(core.desk, held["id"], caller=ADMIN)
+    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
     assert core.deploy(deploy).workflow_version == NEXT
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from manent_server.domain.marks import Sort
 from manent_server.plugins.events import Heartbeat, LogLine
 from manent_server.plugins.runner import HookEnd
-from manent_server.usecases import cancel, lock
-from manent_server.usecases.requests import CancelRequest, LockRequest
+from manent_server.usecases import cancel, mark
+from manent_server.usecases.requests import CancelRequest, MarkRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, log, place
 from tests.rig.core import ADMIN, Core, long_ago
 from tests.rig.fake_runner import AGAIN, BAD, FakeRunner
@@ -58,14 +59,14 @@ def test_a_lock_set_since_the_start_holds_the_next_wave_back(core: Core, hand: H
     deploy = core.submit()
     trip = hand.begin(deploy)
     hand.runner.await_running("deploy:a")
-    held = lock.lock(core.desk, LockRequest("audit", "shop"), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
     hand.runner.release("deploy:a")
     assert trip.join() is None
     row = core.deploy(deploy)
     assert (row.state, row.phase, row.executor) == ("PENDING", "locked", None)
     assert core.slots() == [deploy]
     assert [wake["reason"] for wake in core.rows("wakes")] == ["gate"]
-    lock.unlock(core.desk, held["id"], caller=ADMIN)
+    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
     with core.store.write() as tx:
         core.dispatcher.dispatch(tx, deploy)
     hand.run(deploy)

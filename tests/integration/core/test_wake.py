@@ -6,10 +6,11 @@ import pytest
 
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, NotAllowed, NotFound
+from manent_server.domain.marks import Sort
 from manent_server.observability.metrics import Metrics
 from manent_server.store import records
-from manent_server.usecases import lock, wake
-from manent_server.usecases.requests import IdempotencyKey, LockRequest
+from manent_server.usecases import mark, wake
+from manent_server.usecases.requests import IdempotencyKey, MarkRequest
 from manent_server.worker import jobs
 from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, Core, long_ago
@@ -94,77 +95,83 @@ def test_the_jobs_of_a_process_have_names_of_their_own(core: Core):
 
 def test_a_lock_holds_back_until_it_is_lifted(core: Core):
     core.worker()
-    held = lock.lock(core.desk, LockRequest("audit", environment="staging"), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", environment="staging"), caller=ADMIN)
     assert (held["owner"], held["application"], held["automatic"]) == ("ann", None, False)
     deploy = core.submit()
     assert core.deploy(deploy).phase == "locked"
-    assert lock.unlock(core.desk, held["id"], caller=ADMIN)["id"] == held["id"]
+    assert mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)["id"] == held["id"]
     assert core.slots() == [deploy]
     assert {"lock.set", "lock.lifted"} <= {row["action"] for row in core.rows("audit")}
 
 
 def test_lifting_a_lock_wakes_what_waits_between_waves(core: Core):
-    held = lock.lock(core.desk, LockRequest("audit", "mail"), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "mail"), caller=ADMIN)
     mail, shop = Running(core), core.submit("shop", "production")
     core.set(mail.deploy.id, application="mail")
     for deploy in (mail.deploy.id, shop):
         park(core, deploy, due=False, reason="gate")
-    lock.unlock(core.desk, held["id"], caller=ADMIN)
+    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
     assert wake.wake_due(core.desk) == 1
     assert core.deploy(mail.deploy.id).dispatch == 2
 
 
 def test_a_lock_that_is_not_in_force_cannot_be_lifted(core: Core):
-    held = lock.lock(core.desk, LockRequest("audit"), caller=ADMIN)
-    lock.unlock(core.desk, held["id"], caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=ADMIN)
+    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
     for gone in (held["id"], "nothing"):
         with pytest.raises(NotFound, match="there is no lock"):
-            lock.unlock(core.desk, gone, caller=ADMIN)
+            mark.lift(core.desk, Sort.LOCK, gone, caller=ADMIN)
 
 
 def test_a_lock_expires_by_the_clock_of_the_database(core: Core):
     core.worker()
     soon = core.at() + timedelta(hours=1)
-    held = lock.lock(core.desk, LockRequest("audit", expires_at=soon), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", expires_at=soon), caller=ADMIN)
     deploy = core.submit()
     assert core.slots() == []
     with core.store.write() as tx:
-        tx.connection.execute(tx.tables.locks.update().values(expires_at=long_ago()))
+        tx.connection.execute(tx.tables.marks.update().values(expires_at=long_ago()))
     jobs.admit_all(core.desk)
     assert core.slots() == [deploy]
     with pytest.raises(NotFound):
-        lock.unlock(core.desk, held["id"], caller=ADMIN)
+        mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
 
 
 @pytest.mark.parametrize(
     "asked",
-    [LockRequest(" "), LockRequest("audit", expires_at=long_ago())],
+    [MarkRequest(Sort.LOCK, " "), MarkRequest(Sort.LOCK, "audit", expires_at=long_ago())],
 )
-def test_a_lock_needs_a_reason_and_a_future(core: Core, asked: LockRequest):
+def test_a_lock_needs_a_reason_and_a_future(core: Core, asked: MarkRequest):
     with pytest.raises(Invalid):
-        lock.lock(core.desk, asked, caller=ADMIN)
-    assert core.rows("locks") == []
+        mark.put(core.desk, asked, caller=ADMIN)
+    assert core.rows("marks") == []
 
 
 def test_a_lock_on_what_is_not_there_is_refused(core: Core):
-    for wrong in (LockRequest("audit", "shopp"), LockRequest("audit", environment="stagin")):
+    for wrong in (
+        MarkRequest(Sort.LOCK, "audit", "shopp"),
+        MarkRequest(Sort.LOCK, "audit", environment="stagin"),
+    ):
         with pytest.raises(NotFound, match="there is no") as caught:
-            lock.lock(core.desk, wrong, caller=ADMIN)
+            mark.put(core.desk, wrong, caller=ADMIN)
         assert caught.value.next.startswith("did you mean")
 
 
 def test_a_viewer_may_not_lock(core: Core):
     with pytest.raises(NotAllowed):
-        lock.lock(core.desk, LockRequest("audit"), caller=Caller("vic", "viewer"))
+        mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=Caller("vic", "viewer"))
     with pytest.raises(NotAllowed):
-        lock.unlock(core.desk, "x", caller=Caller("vic", "viewer"))
+        mark.lift(core.desk, Sort.LOCK, "x", caller=Caller("vic", "viewer"))
 
 
 def test_a_repeated_key_sets_one_lock(core: Core):
     """I6"""
     key = IdempotencyKey("k", "/locks", "d")
-    first = lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key)
-    assert lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key) == first
-    lock.unlock(core.desk, first["id"], caller=ADMIN)
-    assert lock.lock(core.desk, LockRequest("audit"), caller=ADMIN, key=key)["id"] == first["id"]
-    assert len(core.rows("locks")) == 1
+    first = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=ADMIN, key=key)
+    assert mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=ADMIN, key=key) == first
+    mark.lift(core.desk, Sort.LOCK, first["id"], caller=ADMIN)
+    assert (
+        mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=ADMIN, key=key)["id"]
+        == first["id"]
+    )
+    assert len(core.rows("marks")) == 1

@@ -1,0 +1,205 @@
+"""What keeps deploys from starting: locks, freezes, holds, vetoes, and the emergency stop."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from manent_cli import exit_codes
+from manent_cli.asking import ask
+from manent_cli.client import segment
+from manent_cli.errors import Failure
+from manent_cli.options import Options, command, new_app, options
+from manent_cli.session import Session
+from manent_cli.table import draw, field
+
+app = new_app()
+
+
+@options
+class Place(Options):
+    """What a lock, a freeze or a hold is on."""
+
+    environment: Annotated[
+        str | None, typer.Argument(metavar="[ENV]", help="The environment; else all of them.")
+    ] = None
+    application: Annotated[
+        str | None, typer.Option(metavar="APP", help="The application; else all of them.")
+    ] = None
+
+
+@options
+class Version(Options):
+    """What a veto is on."""
+
+    application: Annotated[str, typer.Argument(metavar="APP", help="The application.")]
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="The version.")]
+    environment: Annotated[
+        str | None, typer.Option(metavar="ENV", help="The environment; else all of them.")
+    ] = None
+
+
+@options
+class Setting(Options):
+    """Why, and until when."""
+
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; others read it.")]
+    expires_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it ends; RFC 3339 with offset.")
+    ] = None
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The idempotency key. Made up if not given.")
+    ] = None
+
+
+@options
+class Mark(Setting, Place):
+    """What `lock` and `hold` take."""
+
+
+@options
+class Freeze(Mark):
+    """What `freeze` takes."""
+
+    starts_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it begins; else now.")
+    ] = None
+
+
+@options
+class Veto(Setting, Version):
+    """What `veto` takes."""
+
+
+@options
+class Nothing(Options):
+    """A command without options of its own."""
+
+
+_COLUMNS = (
+    field("id"),
+    field("environment"),
+    field("application"),
+    field("version"),
+    field("owner"),
+    field("reason"),
+    field("starts_at"),
+    field("expires_at"),
+)
+_PATHS = {
+    "lock": "/locks",
+    "freeze": "/freezes",
+    "hold": "/holds",
+    "veto": "/vetoes",
+    "stop": "/stops",
+}
+
+
+@command(app, "lock", Mark)
+def lock(session: Session, given: Mark) -> None:
+    """Keep deploys from starting. Prints the id of the lock."""
+    _set(session, "lock", given)
+
+
+@command(app, "unlock", Place)
+def unlock(session: Session, given: Place) -> None:
+    """Lift the locks on exactly this environment and application. Prints their ids."""
+    _lift_place(session, "lock", given)
+
+
+@command(app, "freeze", Freeze)
+def freeze(session: Session, given: Freeze) -> None:
+    """Plan a time in which no deploy starts. Prints the id of the freeze."""
+    _set(session, "freeze", given)
+
+
+@command(app, "unfreeze", Place)
+def unfreeze(session: Session, given: Place) -> None:
+    """Lift the freezes on exactly this environment and application. Prints their ids."""
+    _lift_place(session, "freeze", given)
+
+
+@command(app, "hold", Mark)
+def hold(session: Session, given: Mark) -> None:
+    """Keep schedules and promotions from starting deploys; people still can."""
+    _set(session, "hold", given)
+
+
+@command(app, "unhold", Place)
+def unhold(session: Session, given: Place) -> None:
+    """Lift the holds on exactly this environment and application. Prints their ids."""
+    _lift_place(session, "hold", given)
+
+
+@command(app, "veto", Veto)
+def veto(session: Session, given: Veto) -> None:
+    """Keep a version out. Prints the id of the veto."""
+    _set(session, "veto", given)
+
+
+@command(app, "unveto", Version)
+def unveto(session: Session, given: Version) -> None:
+    """Lift the vetoes on exactly this version, there or everywhere. Prints their ids."""
+    wanted = {name: getattr(given, name) for name in ("application", "version", "environment")}
+    where = f" in {given.environment}" if given.environment else ""
+    _lift(session, "veto", wanted, f"{given.application} {given.version}{where}")
+
+
+@command(app, "stop", Setting)
+def stop(session: Session, given: Setting) -> None:
+    """Emergency: nothing starts anywhere until `manent resume-all`. Prints the id of the stop."""
+    _set(session, "stop", given)
+
+
+@command(app, "resume-all", Nothing)
+def resume_all(session: Session, _given: Nothing) -> None:
+    """Lift the emergency stop. Prints the ids of what was lifted."""
+    _lift(session, "stop", {}, "everything")
+
+
+_FIELDS = ("application", "environment", "version", "reason", "starts_at", "expires_at")
+
+
+def _set(session: Session, sort: str, given: Setting) -> None:
+    body = {name: getattr(given, name, None) for name in _FIELDS}
+    fields = {name: value for name, value in body.items() if value is not None}
+    made = ask(session, _PATHS[sort], fields, key=given.key)
+    if isinstance(made, dict) and made.get("lifted_at"):
+        raise Failure(
+            f"the {sort} {made.get('id')} of this key was lifted at {made['lifted_at']}",
+            next=f"another --key sets a new {sort}",
+            code=f"{sort}_lifted",
+        )
+    _printer(session, sort)(made)
+
+
+def _lift_place(session: Session, sort: str, given: Place) -> None:
+    wanted = {"environment": given.environment, "application": given.application}
+    environment = given.environment or "all environments"
+    place = f"{given.application} in {environment}" if given.application else environment
+    _lift(session, sort, wanted, place)
+
+
+def _lift(session: Session, sort: str, wanted: Mapping[str, str | None], on: str) -> None:
+    found = [
+        one
+        for one in session.client.get(_PATHS[sort])["items"]
+        if all(one.get(name) == value for name, value in wanted.items())
+    ]
+    if not found:
+        raise Failure(
+            f"there is no {sort} on {on}",
+            next="manent status ENV shows what is closed there",
+            code="not_found",
+            exit_code=exit_codes.NOT_FOUND,
+        )
+    for one in found:
+        session.client.delete(f"{_PATHS[sort]}/{segment(one['id'], what=sort)}")
+        _printer(session, sort)(one)
+
+
+def _printer(session: Session, sort: str) -> Callable[[Mapping[str, Any]], None]:
+    def show(one: Mapping[str, Any]) -> None:
+        session.output.written(one, sort, lambda wide: draw(_COLUMNS, [one], wide=wide))
+
+    return show
