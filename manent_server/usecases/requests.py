@@ -11,7 +11,10 @@ from manent_server.domain.question import Answer
 
 @dataclass(frozen=True)
 class DeployRequest:
-    """Bring `version` of `application` to `environment` (None: the one that is live)."""
+    """Bring `version` of `application` to `environment` (None: the one that is live).
+
+    `origin` is `request`, or the automation that asks; no caller from outside chooses it.
+    """
 
     application: str
     environment: str
@@ -24,6 +27,7 @@ class DeployRequest:
     priority: int | None = None
     sequence: int | None = None
     if_blocked: str | None = None
+    origin: str = "request"
     override: Sequence[str] = ()
     targets: Sequence[str] | None = None
     links: Mapping[str, Any] | None = None

@@ -85,6 +85,7 @@ def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         sequence=request.sequence,
         override=tuple(request.override),
         if_blocked=request.if_blocked,
+        origin=request.origin,
         links=request.links,
         changes=request.changes,
     )

@@ -69,10 +69,10 @@ class FakeUsecases:
     def calls(self) -> Calls:
         doing = ("submit", "roll_back", "cancel", "abandon", "rerun", "retry", "resolve")
         answers: dict[str, Callable[..., Any]] = {name: lambda *_: DEPLOY for name in doing}
-        answers |= {name: lambda *_: LOCK for name in ("lock", "unlock")}
+        answers |= {name: lambda *_: LOCK for name in ("mark", "lift")}
         answers |= {
             name: lambda *_: {"items": [], "next": None}
-            for name in ("steps", "attempts", "inventory", "environments", "applications", "locks")
+            for name in ("steps", "attempts", "inventory", "environments", "applications", "marks")
         }
         answers |= {
             "executors": lambda *_: {"version": "0.1.0", "executors": EXECUTORS},

@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 from manent_server.api.body import digest
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Outcome, State
+from manent_server.domain.gates import OVERRIDABLE
 from manent_server.domain.marks import Sort
 from manent_server.domain.question import Answer
-from manent_server.usecases.accept import OVERRIDES
 from manent_server.usecases.requests import (
     AnswerRequest,
     CancelRequest,
@@ -171,7 +171,7 @@ def test_a_rollback_a_cancel_and_a_lock_reach_their_use_cases(
     )
 
     assert client.delete("/api/v1/locks/l1").status_code == 200
-    assert fake.last() == ("unlock", ("l1",), {"caller": ANN})
+    assert fake.last() == ("lift", (Sort.LOCK, "l1"), {"caller": ANN})
 
 
 def test_a_cancel_needs_no_body(client: TestClient, fake: FakeUsecases) -> None:
@@ -293,7 +293,7 @@ def test_the_version_names_the_oldest_client(client: TestClient) -> None:
 def test_the_words_of_the_query_are_those_of_the_domain(client: TestClient) -> None:
     for state in State:
         assert client.get(f"/api/v1/deploys?state={state}").status_code == 200
-    for gate in OVERRIDES:
+    for gate in OVERRIDABLE:
         body = {**PLACE, "version": "1", "override": [gate]}
         assert client.post("/api/v1/deploys", json=body).status_code == 202
     for outcome in Outcome:

@@ -91,3 +91,24 @@ class Running:
         ending = Ending(self.deploy.id, self.deploy.epoch, outcome, **more)
         with self.core.store.write() as tx:
             return closing.close(tx, ending)
+
+
+def good(core: Core, version: str) -> str:
+    """A deploy of `shop` that succeeded, after the one that had before; its id."""
+    running = Running(core, version=version)
+    core.set(
+        running.deploy.id,
+        prepared={"artifacts": {"web": {"url": "u", "sha256": version * 64}}},
+        replaces=next(
+            (
+                row["id"]
+                for row in sorted(core.rows("deploys"), key=lambda row: -row["epoch"])
+                if row["state"] == "SUCCESS"
+            ),
+            None,
+        ),
+    )
+    running.perform("deploy:web")
+    running.perform("verify:web")
+    running.close(Outcome.DEPLOYED)
+    return running.deploy.id

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from manent_server.domain.access import Caller
-from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import (
     Conflict,
     Invalid,
@@ -29,7 +28,7 @@ from manent_server.usecases.requests import (
     RollbackRequest,
 )
 from manent_server.worker import jobs
-from tests.integration.core.running import Running
+from tests.integration.core.running import good
 from tests.rig.core import ADMIN, Core
 
 
@@ -162,26 +161,6 @@ def test_keys_are_forgotten_once_their_deploy_has_ended(core: Core):
     jobs.forget_keys(core.desk)
     with core.store.write() as tx:
         assert records.forget_keys(tx, before=soon) == 1
-
-
-def good(core: Core, version: str) -> str:
-    running = Running(core, version=version)
-    core.set(
-        running.deploy.id,
-        prepared={"artifacts": {"web": {"url": "u", "sha256": version * 64}}},
-        replaces=next(
-            (
-                row["id"]
-                for row in sorted(core.rows("deploys"), key=lambda row: -row["epoch"])
-                if row["state"] == "SUCCESS"
-            ),
-            None,
-        ),
-    )
-    running.perform("deploy:web")
-    running.perform("verify:web")
-    running.close(Outcome.DEPLOYED)
-    return running.deploy.id
 
 
 def back(core: Core, to: str | None = None, **more: Any) -> dict[str, Any]:

@@ -219,10 +219,10 @@ def test_what_stops_a_running_deploy_closes_it_too(asked: Asked, marks: list[Mar
     ],
 )
 def test_each_sort_of_mark_closes_what_it_speaks_of(
-    sort: Sort, changes: dict[str, Any], closes: bool
+    sort: Sort, changes: dict[str, Any], closing: list[Sort]
 ):
     found = closed(ASKED, [replace(LOCK, sort=sort, **changes)], at=LATER)
-    assert [gate.gate for gate in found] == ([sort] if closes else [])
+    assert [gate.gate for gate in found] == closing
 
 
 def test_a_hold_keeps_automation_alone_back():
