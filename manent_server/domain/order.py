@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 SHAPE = 1
+# What admission alone reads: no worker walks differently for it.
+OF_ADMISSION = frozenset({"returns"})
 
 
 @dataclass(frozen=True)

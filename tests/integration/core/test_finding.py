@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from manent_server.domain.errors import Invalid, NotFound
+from manent_server.domain.marks import Sort
 from manent_server.store import finding, logs
 from manent_server.store.finding import Page
 from manent_server.store.logs import Chunk, Origin
-from manent_server.usecases import explain, health, inspect
+from manent_server.usecases import explain, health, inspect, mark
 from manent_server.usecases.requests import DeployFilter
 from tests.integration.core.running import Running
 from tests.rig.core import Core, new_id
@@ -154,7 +155,7 @@ def test_everything_can_be_read(core: Core):
     assert inspect.log(core.desk, deploy)["ended"]
     (stock,) = inspect.inventory(core.desk, environment="staging")["items"]
     assert stock["state"] == "unknown"
-    assert inspect.locks(core.desk) == {"items": []}
+    assert mark.standing(core.desk, Sort.LOCK) == {"items": []}
     assert [name for name, _, _ in inspect.beats(core.desk)] == ["w1"]
     assert health.ready(core.desk)["ready"]
     with pytest.raises(NotFound):

@@ -42,7 +42,8 @@ def plans() -> Trace:
                 found[name] = [
                     [step.position, step.name, step.hook, step.wave] for step in (*steps, *undo)
                 ]
-    found["order"] = orders.dump(replace(values.order(("a",)), artifact=None))
+    body = orders.dump(replace(values.order(("a",)), artifact=None))
+    found["order"] = {key: body[key] for key in body if key not in orders.OF_ADMISSION}
     return found
 
 
