@@ -39,6 +39,7 @@ MODULES: Final[Mapping[str, str]] = {
     "unveto": "marks",
     "stop": "marks",
     "resume-all": "marks",
+    "schedule": "schedule",
     "context": "context",
     "version": "version",
 }

@@ -102,6 +102,9 @@ def deploy_sheet(deploy: Row, steps: Sequence[Row], *, wide: bool) -> str:
     if isinstance(cancel, Mapping):
         why = f": {cancel['reason']}" if cancel.get("reason") else ""
         fields.append(("cancelled", f"{cancel.get('requested_at')} by {cancel.get('by')}{why}"))
+    asked = deploy.get("schedule")
+    if isinstance(asked, Mapping):
+        fields.append(("schedule", f"{asked.get('name')}, {asked.get('at')}"))
     error = deploy.get("error")
     if isinstance(error, Mapping):
         where = f"{error['step']}: " if error.get("step") else ""

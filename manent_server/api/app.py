@@ -11,7 +11,17 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from manent_server.api import admin, deploys, logs, marks, openapi, places, probes, problem
+from manent_server.api import (
+    admin,
+    deploys,
+    logs,
+    marks,
+    openapi,
+    places,
+    probes,
+    problem,
+    schedules,
+)
 from manent_server.api.calls import Calls
 from manent_server.api.envelope import Envelope
 from manent_server.api.logs import Watching
@@ -21,7 +31,7 @@ from manent_server.domain.errors import NotFound
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 
-ROUTERS = (deploys.router, logs.router, places.router, marks.router, admin.router)
+ROUTERS = (deploys.router, logs.router, places.router, marks.router, schedules.router, admin.router)
 
 
 def create_app(

@@ -10,9 +10,11 @@ from manent_server.usecases import (
     explain,
     health,
     inspect,
+    pause,
     recover,
     roll_back,
     submit,
+    timetable,
     tokens,
 )
 from manent_server.usecases import answer as answering
@@ -20,6 +22,7 @@ from manent_server.usecases import executors as registry
 from manent_server.usecases import mark as marking
 from manent_server.usecases import rerun as rerunning
 from manent_server.usecases import retry as retrying
+from manent_server.usecases import schedule as scheduling
 
 Call = Callable[..., Any]
 
@@ -49,6 +52,15 @@ class Calls:
     environments: Call = inspect.environments
     environment: Call = inspect.environment
     applications: Call = inspect.applications
+    schedule: Call = scheduling.schedule
+    pause_schedule: Call = pause.pause
+    resume_schedule: Call = pause.resume
+    delete_schedule: Call = pause.delete
+    schedules: Call = timetable.every
+    schedule_of: Call = timetable.one
+    schedule_runs: Call = timetable.runs
+    schedule_preview: Call = timetable.preview
+    schedule_draft: Call = timetable.draft
     executors: Call = registry.executors
     recover: Call = recover.recover
     forget: Call = registry.forget

@@ -44,7 +44,7 @@ def _count(value: Any) -> int:
     return int(value)
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
     """JSON knows one kind of number: 1.0 is the whole number 1."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -74,11 +74,12 @@ Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[!-~]+$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
-Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(_whole)]
+Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
+Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(whole)]
 # Query parameters are text: only plain digits count as a number.
 After = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_count)]
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_count)]
+Few = Annotated[int, Field(ge=1, le=100), BeforeValidator(_count)]
 LogLimit = Annotated[int, Field(ge=1, le=5000), BeforeValidator(_count)]
 Address = Annotated[
     str,

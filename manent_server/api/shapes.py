@@ -51,6 +51,13 @@ class Question(Shape):
     reason: str | None = None
 
 
+class Instant(Shape):
+    """The schedule that asked for a deploy, and the instant it was asked for."""
+
+    name: str
+    at: When
+
+
 class Deploy(Shape):
     """One deploy."""
 
@@ -89,6 +96,7 @@ class Deploy(Shape):
     question: Question | None = None
     error: Failure | None = None
     superseded_by: str | None = None
+    schedule: Instant | None = None
     warnings: list[Any] = []
     links: dict[str, str] | None = None
     changes: list[dict[str, Any]] | None = None

@@ -10,6 +10,7 @@ ROLLBACK = "rollback"
 CANCEL = "cancel"
 RESOLVE = "resolve"
 LOCK = "lock"
+SCHEDULE = "schedule"
 STOP = "stop"
 RESUME = "resume"
 OVERRIDE = "override"
@@ -18,7 +19,19 @@ ADMINISTER = "administer"
 ROLES = {
     "viewer": frozenset({READ}),
     "admin": frozenset(
-        {READ, DEPLOY, ROLLBACK, CANCEL, RESOLVE, LOCK, STOP, RESUME, OVERRIDE, ADMINISTER}
+        {
+            READ,
+            DEPLOY,
+            ROLLBACK,
+            CANCEL,
+            RESOLVE,
+            LOCK,
+            SCHEDULE,
+            STOP,
+            RESUME,
+            OVERRIDE,
+            ADMINISTER,
+        }
     ),
 }
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from manent_server.store import deploy_tables, work_tables
+from manent_server.store import deploy_tables, schedule_tables, work_tables
 from manent_server.store.naming import SCHEMA, Naming
 
 
@@ -31,6 +31,8 @@ class Tables:
     logs: sa.Table
     marks: sa.Table
     policies: sa.Table
+    schedule_runs: sa.Table
+    schedules: sa.Table
     slots: sa.Table
     steps: sa.Table
     tokens: sa.Table
@@ -53,6 +55,7 @@ def build(dialect: str) -> Tables:
         **work_tables.work(meta, name),
         **work_tables.workers(meta, name),
         **work_tables.people(meta, name),
+        **schedule_tables.schedules(meta, name),
     }
     if dialect == "sqlite":
         sa.Table(

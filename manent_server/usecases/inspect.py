@@ -11,7 +11,17 @@ from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.liveness import is_lost
 from manent_server.domain.marks import Sort
 from manent_server.store import deploys as rows_of
-from manent_server.store import facts, finding, logs, policy, queue, records, work, workers
+from manent_server.store import (
+    facts,
+    finding,
+    logs,
+    policy,
+    queue,
+    records,
+    schedules,
+    work,
+    workers,
+)
 from manent_server.store.deploys import Deploy
 from manent_server.store.finding import Page
 from manent_server.store.transaction import Transaction
@@ -96,6 +106,8 @@ def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict
         ids = finding.queued(tx, environment)
         positions |= {deploy: place for place, deploy in enumerate(ids, start=1)}
     versions = rows_of.versions(tx, [row.rollback_to for row in rows if row.rollback_to])
+    asked = [row.id for row in rows if row.origin == schedules.ORIGIN]
+    scheduled = schedules.of_deploys(tx, asked)
     return [
         view.deploy(
             row,
@@ -103,8 +115,14 @@ def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict
             position=positions.get(row.id),
             back_to=versions.get(row.rollback_to or ""),
         )
+        | {"schedule": _schedule(scheduled.get(row.id))}
         for row in rows
     ]
+
+
+def _schedule(asked: tuple[str, datetime] | None) -> dict[str, Any] | None:
+    """The schedule that asked for a deploy, and for which instant."""
+    return {"name": asked[0], "at": view.instant(asked[1])} if asked else None
 
 
 def steps(desk: Desk, address: str) -> dict[str, Any]:

@@ -96,6 +96,27 @@ class MarkRequest:
 
 
 @dataclass(frozen=True)
+class ScheduleRequest:
+    """Deploy again and again: at the instants of a cron expression in a time zone.
+
+    Exactly one of `version`, `newest` and `source` says what. `catch_up`: after an outage the
+    newest missed instant fires if it is no older than that.
+    """
+
+    name: str
+    application: str
+    environment: str
+    cron: str
+    timezone: str = "UTC"
+    version: str | None = None
+    newest: bool = False
+    source: str | None = None
+    overlap: str = "skip"
+    catch_up: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class DeployFilter:
     """Which deploys to list; `before` is the `next` of the page before."""
 

@@ -37,7 +37,7 @@ def submit(
             nothing was created.
     """
     caller.demand(access.DEPLOY)
-    draft = _draft(desk, request, caller)
+    draft = drafted(desk, request, caller)
 
     def work(tx: Transaction) -> str:
         demand_environment(tx, draft)
@@ -46,16 +46,30 @@ def submit(
             return known
         if deploys.read(tx, draft.id) is not None:
             return draft.id  # the answer to an earlier COMMIT was lost
-        ready = draft if draft.version else _as_live(tx, draft)
-        demand_newer(tx, ready)
-        accept(tx, ready, desk.admission)
+        enter(tx, desk, draft)
         once.remember(tx, caller, key, draft.id)
         return draft.id
 
     return inspect.deploy(desk, once.run(desk.store, work))
 
 
-def _draft(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
+def enter(tx: Transaction, desk: Desk, draft: Draft) -> None:
+    """Accept a drafted deploy; the transaction holds its environment's row lock.
+
+    Raises:
+        ManentError: It is refused; whatever was written then has to be undone.
+    """
+    ready = draft if draft.version else _as_live(tx, draft)
+    demand_newer(tx, ready)
+    accept(tx, ready, desk.admission)
+
+
+def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
+    """What is asked for, checked against the configuration; nothing is written.
+
+    Raises:
+        ManentError: It names something unknown or is not allowed.
+    """
     application = desk.application(request.application)
     environment = desk.environment(request.environment)
     placement = desk.placement(application, environment)

@@ -11,7 +11,7 @@ from manent_server.recovery.reconcile import Reconciler
 from manent_server.settings import Settings
 from manent_server.store import queue, records
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import executors, wake
+from manent_server.usecases import executors, fire, wake
 from manent_server.usecases.desk import Desk
 from manent_server.worker.loops import Job
 
@@ -26,6 +26,7 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
     return [
         Job("admission", _SOON, lambda desk: partial(admit_all, desk)),
         Job("wake", _SOON, lambda desk: partial(wake.wake_due, desk)),
+        Job("schedules", _SOON, lambda desk: partial(fire.fire_due, desk)),
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
         Job("disposal", _DISPOSAL, lambda desk: partial(reconcile.dispose, desk)),
         Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),

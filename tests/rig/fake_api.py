@@ -51,6 +51,12 @@ def ends(state: str, outcome: str | None, *, after: float = 0.0, **fields: Any) 
 GOOD = ends("SUCCESS", "deployed")
 
 
+def _schedule(body: Object) -> Object:
+    """What any change of a schedule answers, and a preview of one."""
+    moment = {"at": "2027-10-31T00:30:00Z", "local": "2027-10-31T02:30:00+02:00"}
+    return {"id": "schedule-0", **body, "next": [moment], "items": [moment]}
+
+
 class FakeApi:
     """The server; use it as a context manager.
 
@@ -150,11 +156,8 @@ class FakeApi:
                 return 200, self._cancel(parts[1], body)
             if parts[-1] == "abandon":
                 return 200, self._abandon(parts[1], body)
-            if parts[0] == "locks":
-                self.locks.append(
-                    {"id": f"lock-{len(self.locks)}", "owner": "ci", **body, **self.beside_a_lock}
-                )
-                return 201, self.locks[-1]
+            if parts[0] in {"locks", "schedules"}:
+                return 201, self._made(parts[0], body)
             given = {name: value for name, value in body.items() if name != "to"}
             kind = "rollback" if parts[0] == "rollbacks" else body.get("kind")
             version = body.get("to") or body.get("version") or "0.9.0"
@@ -163,6 +166,14 @@ class FakeApi:
                 given, kind, version = {"rerun_of": before["id"]}, "deploy", before["version"]
             self._keys[key] = self.add(**{**given, "kind": kind, "version": version})
             return 202, self.deploy(self._keys[key]["id"])
+
+    def _made(self, what: str, body: Object) -> Object:
+        if what == "schedules":
+            return _schedule(body)
+        self.locks.append(
+            {"id": f"lock-{len(self.locks)}", "owner": "ci", **body, **self.beside_a_lock}
+        )
+        return self.locks[-1]
 
     def get(self, parts: Sequence[str], query: Mapping[str, list[str]]) -> Any:
         """What a GET answers; None for nothing of that name."""
@@ -175,7 +186,9 @@ class FakeApi:
         return self._part(parts[1], "".join(parts[2:]), query)
 
     def delete(self, parts: Sequence[str]) -> Any:
-        """Lift a lock."""
+        """Lift a lock, delete a schedule."""
+        if parts[0] == "schedules":
+            return _schedule({})
         with self._lock:
             found = [one for one in self.locks if one["id"] == parts[-1]]
             self.locks = [one for one in self.locks if one not in found]

@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from manent_migrations import schedules
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -33,6 +34,7 @@ def upgrade() -> None:
     _marks(name, create)
     _access(create)
     _audit(name, create)
+    schedules.create(name, create)
     _engine(create)
 
 

@@ -39,6 +39,17 @@ EXECUTORS = [
     {"id": "w1", "registered": False, "alive": False, "pending": {"0.1.0": 2}},
 ]
 RERUN = {"of": "d1", "root": "d1", "pass": 2, "from": "deploy:web-1", "carried": ["prepare"]}
+SCHEDULE = {
+    "id": "s1",
+    "name": "nightly",
+    "application": "shop",
+    "environment": "staging",
+    "cron": "30 2 * * *",
+    "timezone": "Europe/Rome",
+    "from": "staging",
+    "overlap": "skip",
+    "next": [{"at": "2027-10-31T00:30:00Z", "local": "2027-10-31T02:30:00+02:00"}],
+}
 LOCK = {"id": "l1", "reason": "audit", "owner": "ann", "automatic": False}
 
 
@@ -70,6 +81,10 @@ class FakeUsecases:
         doing = ("submit", "roll_back", "cancel", "abandon", "rerun", "retry", "resolve")
         answers: dict[str, Callable[..., Any]] = {name: lambda *_: DEPLOY for name in doing}
         answers |= {name: lambda *_: LOCK for name in ("mark", "lift")}
+        changing = ("schedule", "pause_schedule", "resume_schedule", "delete_schedule")
+        answers |= {name: lambda *_: SCHEDULE for name in (*changing, "schedule_of")}
+        looking = ("schedules", "schedule_runs", "schedule_preview", "schedule_draft")
+        answers |= {name: lambda *_: {"items": [], "next": None} for name in looking}
         answers |= {
             name: lambda *_: {"items": [], "next": None}
             for name in ("steps", "attempts", "inventory", "environments", "applications", "marks")
