@@ -9,11 +9,13 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.rig import forge
 from tests.rig.ledger import Ledger
 from tests.rig.postgres import Postgres
 from tests.rig.serve import Rig
 
 pytest_plugins = ["tests.rig.rules"]
+forge.is_allowed.set()
 
 # A job in a shell's background ignores SIGINT, and what it starts would too: no Ctrl-C for them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

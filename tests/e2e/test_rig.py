@@ -1,10 +1,15 @@
 """The rig's servers: started, killed, stopped and multiplied as the other tests need it."""
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
+from tests.rig.forge import Forged
 from tests.rig.ledger import Ledger
 from tests.rig.matrix import mostly
-from tests.rig.process import left_behind, until
+from tests.rig.process import Process, left_behind, until
 from tests.rig.serve import Config
 
 pytestmark = pytest.mark.e2e
@@ -19,6 +24,24 @@ def test_a_deploy_acts_on_the_ledger(shared):
     assert (ended["state"], ended["outcome"]) == ("SUCCESS", "deployed")
     runs = shared.ledger.runs(deploy=ended["id"])
     assert [(run.hook, run.version) for run in runs] == [("deploy", "v1")]
+
+
+@mostly("sqlite")
+def test_a_forked_server_is_a_process_of_its_own(shared):
+    process = shared.process()
+    assert isinstance(process._child, Forged)
+    assert os.getsid(process.pid) == process.pid
+    assert Path(f"/proc/{process.pid}/cwd").readlink() == shared.folder
+
+
+def test_a_forked_server_says_how_it_ended(tmp_path):
+    program = str(Path(sys.executable).with_name("manent-server"))
+    environ = {"MANENT_CONFIG": str(tmp_path / "none.yml"), "PATH": os.defpath}
+    process = Process([program, "serve"], log=tmp_path / "log", environ=environ)
+    assert isinstance(process._child, Forged)
+    assert process.wait() == 2
+    assert "none.yml" in process.output()
+    assert "Traceback" not in process.output()
 
 
 @mostly("sqlite")

@@ -76,7 +76,7 @@ def test_a_process_dies_with_the_tests(tmp_path):
         child = int(output.readline())
         assert is_alive(child)
         parent.kill()
-    until(lambda: not is_alive(child), what="the child's end", limit=5)
+    until(lambda: not is_alive(child), what="the child's end", limit=20)
 
 
 def test_waiting_ends_with_what_was_waited_for():

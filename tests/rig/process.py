@@ -1,14 +1,14 @@
 """Real processes, started as direct children and always ended."""
 
 import os
-import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
+
+from tests.rig.forge import Forged, die_with_parent, forge, suits
 
 Found = TypeVar("Found")
 _STOP_LIMIT = 30.0
@@ -40,12 +40,7 @@ class Process:
     ) -> None:
         self.log = log
         self._start = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as output:
-            self._child = subprocess.Popen(
-                [*_die_with_parent(), *command],
-                cwd=log.parent, env=environ, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+        self._child = _start(command, log, environ)
 
     @property
     def pid(self) -> int:
@@ -143,6 +138,14 @@ def _with_parents(link: Path) -> list[Path]:
     return [place, *place.parents]
 
 
-def _die_with_parent() -> list[str]:
-    is_main = threading.current_thread() is threading.main_thread()
-    return ["setpriv", "--pdeathsig", "KILL"] if is_main and shutil.which("setpriv") else []
+def _start(
+    command: Sequence[str | Path], log: Path, environ: Mapping[str, str]
+) -> Forged | subprocess.Popen[bytes]:
+    if suits(command, environ):
+        return forge().start([str(word) for word in command], log, environ)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*die_with_parent(), *command],
+            cwd=log.parent, env=environ, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
