@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from manent_server.domain.marks import Sort
+from manent_server.domain.rules import WAVE, Rules
 from manent_server.plugins.events import Heartbeat, LogLine
 from manent_server.plugins.runner import HookEnd
-from manent_server.usecases import cancel, mark
+from manent_server.usecases import cancel, explain, mark
 from manent_server.usecases.requests import CancelRequest, MarkRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, log, place
 from tests.rig.core import ADMIN, Core, long_ago
@@ -53,20 +54,29 @@ def test_the_checkpoint_of_a_hook_reaches_its_next_attempt(
     assert log(core, deploy).count("half way") == 2
 
 
-def test_a_lock_set_since_the_start_holds_the_next_wave_back(core: Core, hand: Hand):
+@pytest.mark.parametrize(
+    ("sort", "phase"), [(Sort.LOCK, "locked"), (Sort.STOP, "stopped"), (Sort.FREEZE, "frozen")]
+)
+def test_what_was_set_since_the_start_holds_the_next_wave_back(
+    core: Core, hand: Hand, sort: Sort, phase: str
+):
+    """I9"""
     place(core)
+    core.change_environment("staging", rules=Rules(freeze_running=WAVE))
     hand.runner.held.add("deploy:a")
     deploy = core.submit()
     trip = hand.begin(deploy)
     hand.runner.await_running("deploy:a")
-    held = mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
+    held = mark.put(core.desk, MarkRequest(sort, "audit"), caller=ADMIN)
     hand.runner.release("deploy:a")
     assert trip.join() is None
     row = core.deploy(deploy)
-    assert (row.state, row.phase, row.executor) == ("PENDING", "locked", None)
+    assert (row.state, row.phase, row.executor) == ("PENDING", phase, None)
+    (gate,) = explain.explain(core.desk, deploy)["gates"]
+    assert gate["gate"] == sort
     assert core.slots() == [deploy]
     assert [wake["reason"] for wake in core.rows("wakes")] == ["gate"]
-    mark.lift(core.desk, Sort.LOCK, held["id"], caller=ADMIN)
+    mark.lift(core.desk, sort, held["id"], caller=ADMIN)
     with core.store.write() as tx:
         core.dispatcher.dispatch(tx, deploy)
     hand.run(deploy)
@@ -74,6 +84,18 @@ def test_a_lock_set_since_the_start_holds_the_next_wave_back(core: Core, hand: H
     assert sorted(hand.runner.names()) == [
         "deploy:a", "deploy:b", "deploy:c", "verify:a", "verify:b", "verify:c",
     ]  # fmt: skip
+
+
+def test_a_freeze_lets_what_runs_finish_by_default(core: Core, hand: Hand):
+    place(core)
+    hand.runner.held.add("deploy:a")
+    deploy = core.submit()
+    trip = hand.begin(deploy)
+    hand.runner.await_running("deploy:a")
+    mark.put(core.desk, MarkRequest(Sort.FREEZE, "audit"), caller=ADMIN)
+    hand.runner.release("deploy:a")
+    trip.join()
+    assert ended(core, deploy) == ("SUCCESS", "deployed")
 
 
 def test_a_short_soak_is_waited_for_and_does_not_count(core: Core, hand: Hand):
