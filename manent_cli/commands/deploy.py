@@ -63,6 +63,13 @@ class Asked(Waiting):
     sequence: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Its place among the builds of CI.")
     ] = None
+    collision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="When another deploy of APP is there: queue, latest, reject or cancel_running.",
+        ),
+    ] = None
     if_blocked: Annotated[
         str | None, typer.Option(metavar="RULE", help="When a gate is closed: wait or refuse.")
     ] = None

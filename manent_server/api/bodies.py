@@ -86,6 +86,11 @@ class DeployBody(Body):
     sequence: Sequence | None = Field(
         default=None, description="Order of builds: a lower one is outdated by a higher."
     )
+    collision: Literal["queue", "latest", "reject", "cancel_running"] | None = Field(
+        default=None,
+        description="When it meets another deploy of its application there; unless given, as the "
+        "environment says.",
+    )
     if_blocked: Literal["wait", "refuse"] | None = None
     override: Annotated[list[GateName], Field(max_length=20)] = Field(
         default=[],

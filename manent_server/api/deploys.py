@@ -51,6 +51,7 @@ def submit(body: DeployBody, asked: Asked, key: Key) -> Any:
         not_after=body.not_after,
         priority=body.priority,
         sequence=body.sequence,
+        collision=body.collision,
         if_blocked=body.if_blocked,
         override=tuple(body.override),
         targets=None if body.targets is None else tuple(body.targets),

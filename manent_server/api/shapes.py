@@ -97,6 +97,8 @@ class Deploy(Shape):
     error: Failure | None = None
     superseded_by: str | None = None
     schedule: Instant | None = None
+    supersedes: list[str] = []
+    collision: str | None = None
     warnings: list[Any] = []
     links: dict[str, str] | None = None
     changes: list[dict[str, Any]] | None = None

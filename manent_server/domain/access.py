@@ -14,6 +14,7 @@ SCHEDULE = "schedule"
 STOP = "stop"
 RESUME = "resume"
 OVERRIDE = "override"
+PRIORITISE = "prioritise"
 ADMINISTER = "administer"
 
 ROLES = {
@@ -30,6 +31,7 @@ ROLES = {
             STOP,
             RESUME,
             OVERRIDE,
+            PRIORITISE,
             ADMINISTER,
         }
     ),

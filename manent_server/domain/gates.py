@@ -236,6 +236,23 @@ def _scheduled(asked: Asked, not_before: datetime) -> ClosedGate:
     )
 
 
+def stands_before(newer: Sequence[ClosedGate], older: Sequence[ClosedGate]) -> bool:
+    """Whether nothing keeps the newer deploy back that does not keep the older one back as long.
+
+    Only then does it take the older one's place: what waits for tomorrow, or is held back, must
+    not push out what could run now.
+    """
+    return all(any(_opens_no_later(mine, theirs) for theirs in older) for mine in newer)
+
+
+def _opens_no_later(mine: ClosedGate, theirs: ClosedGate) -> bool:
+    if mine.gate != theirs.gate:
+        return False
+    if theirs.opens_at is None:
+        return True
+    return mine.opens_at is not None and mine.opens_at <= theirs.opens_at
+
+
 def finally_closed(gates: Iterable[ClosedGate]) -> tuple[ClosedGate, ...]:
     """Those that nothing a request can wait for opens."""
     return tuple(gate for gate in gates if gate.is_final)

@@ -9,7 +9,7 @@ from typing import Any
 
 SHAPE = 1
 # What admission alone reads: no worker walks differently for it.
-OF_ADMISSION = frozenset({"returns"})
+OF_ADMISSION = frozenset({"returns", "collision"})
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Order:
     the plugin's options, secrets as references; `waves` name the targets in the order in which
     they are visited; on targets `once` names, `deploy` and `rollback` must not happen twice;
     `pauses`: a step that has used up its tries waits for a person; `returns`: it is a rollback to
-    what ran before, not to a version somebody named.
+    what ran before, not to a version somebody named; `collision`: what happens when it meets
+    another deploy of its application there.
     """
 
     plugin: str
@@ -71,6 +72,7 @@ class Order:
     once: frozenset[str] = frozenset()
     pauses: bool = False
     returns: bool = False
+    collision: str = "queue"
     shape: int = SHAPE
 
 
@@ -105,6 +107,7 @@ def dump(order: Order) -> dict[str, Any]:
         "once": sorted(order.once),
         "pauses": order.pauses,
         "returns": order.returns,
+        "collision": order.collision,
     }
 
 
@@ -144,6 +147,7 @@ def load(body: Mapping[str, Any]) -> Order:
         once=frozenset(body.get("once", ())),
         pauses=body.get("pauses", False),
         returns=body.get("returns", False),
+        collision=body.get("collision", "queue"),
     )
 
 

@@ -11,6 +11,12 @@ FINISH = "finish"
 WAVE = "wave"
 WAIT = "wait"
 REFUSE = "refuse"
+QUEUE = "queue"
+LATEST = "latest"
+REJECT = "reject"
+CANCEL_RUNNING = "cancel_running"
+COLLISIONS = (QUEUE, LATEST, REJECT, CANCEL_RUNNING)
+"""Wait behind it; take the place of what waits; be refused; cancel what runs and wait for it."""
 PASSABLE = ("approval", "freeze", "window", "promotion", "soak")
 """Gates a rollback may be let through."""
 
@@ -19,13 +25,15 @@ PASSABLE = ("approval", "freeze", "window", "promotion", "soak")
 class Rules:
     """When deploys may start, what a freeze does to those that run, what a rollback passes.
 
-    `if_blocked`: what becomes of a request that meets a closed gate.
+    `if_blocked`: what becomes of a request that meets a closed gate; `collision`: of one that
+    meets another deploy of its application.
     """
 
     windows: tuple[Window, ...] = ()
     freeze_running: str = FINISH
     rollback_passes: tuple[str, ...] = PASSABLE
     if_blocked: str = WAIT
+    collision: str = QUEUE
 
 
 def dump(rules: Rules) -> dict[str, Any]:
@@ -44,6 +52,7 @@ def dump(rules: Rules) -> dict[str, Any]:
         "freeze_running": rules.freeze_running,
         "rollback_passes": list(rules.rollback_passes),
         "if_blocked": rules.if_blocked,
+        "collision": rules.collision,
     }
 
 
@@ -64,4 +73,5 @@ def load(body: Mapping[str, Any]) -> Rules:
         freeze_running=body.get("freeze_running", default.freeze_running),
         rollback_passes=tuple(body.get("rollback_passes", default.rollback_passes)),
         if_blocked=body.get("if_blocked", default.if_blocked),
+        collision=body.get("collision", default.collision),
     )

@@ -71,6 +71,8 @@ def close(tx: Transaction, ending: Ending) -> bool:
         records.write_stock(tx, _stock(row, course, change, at))
     _mark(tx, row, ending.outcome, at)
     detail = {"outcome": ending.outcome, "version": row.version, "error": ending.error}
+    if ending.superseded_by is not None:
+        detail["superseded_by"] = ending.superseded_by
     deed = Deed(ending.actor, "deploy.ended", row.id, row.application, row.environment, detail)
     records.write_audit(tx, deed, at=at)
     return True

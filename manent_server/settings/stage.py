@@ -69,6 +69,13 @@ GATES = (
         "what becomes of a request that meets a closed gate",
     ),
     Key(
+        "collision",
+        Choice(rules.COLLISIONS),
+        rules.QUEUE,
+        "when a deploy meets another of its application here: queue behind it, latest takes the "
+        "place of those that wait, reject, or cancel_running",
+    ),
+    Key(
         "rollback_passes",
         ListOf(Choice(rules.PASSABLE), is_unique=True),
         f"[{', '.join(rules.PASSABLE)}]",

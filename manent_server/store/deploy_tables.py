@@ -150,6 +150,7 @@ def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
         index(name, "deploys_rerun_of", ["rerun_of"]),
         index(name, "deploys_rollback_to", ["rollback_to"]),
         index(name, "deploys_replaces", ["replaces"]),
+        index(name, "deploys_superseded_by", ["superseded_by"]),
     ]
 
 

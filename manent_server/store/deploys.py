@@ -175,6 +175,16 @@ def versions(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
     return {row.id: row.version for row in rows}
 
 
+def superseded(tx: Transaction, ids: Sequence[str]) -> dict[str, list[str]]:
+    """For deploys by their id, those that ended because of them."""
+    d = tx.tables.deploys
+    query = sa.select(d.c.superseded_by, d.c.id).where(d.c.superseded_by.in_(ids))
+    found: dict[str, list[str]] = {}
+    for row in tx.connection.execute(query.order_by(d.c.number)) if ids else ():
+        found.setdefault(row.superseded_by, []).append(row.id)
+    return found
+
+
 def lock(tx: Transaction, deploy: str) -> Deploy | None:
     """One deploy by its full id, its row locked until the transaction ends."""
     if tx.dialect == "sqlite":

@@ -141,6 +141,32 @@ def waiting(tx: Transaction, environment: str, *, limit: int | None = None) -> l
     return [deploys.of(row) for row in tx.connection.execute(query)]
 
 
+def waiting_before(tx: Transaction, row: Deploy) -> list[Deploy]:
+    """Older deploys of its application there that have no place yet, their rows locked."""
+    d, s = tx.tables.deploys, tx.tables.slots
+    query = deploys.whole(tx.tables).where(
+        d.c.application == row.application,
+        d.c.environment == row.environment,
+        d.c.state.in_((State.DELAYED, State.ENQUEUED)),
+        d.c.number < row.number,
+        ~sa.exists().where(s.c.deploy == d.c.id),
+    )
+    query = query.order_by(d.c.id).with_for_update()
+    return [deploys.of(found) for found in tx.connection.execute(query)]
+
+
+def occupant(tx: Transaction, place: tuple[str, str]) -> str | None:
+    """The deploy that has the place of (application, environment), else the next to get it."""
+    d, s = tx.tables.deploys, tx.tables.slots
+    mine = sa.select(s.c.deploy).where(s.c.application == place[0], s.c.environment == place[1])
+    found: str | None = tx.connection.execute(mine).scalar_one_or_none()
+    if found is not None:
+        return found
+    query = sa.select(d.c.id).where(_queued(tx, place[1]), d.c.application == place[0])
+    query = query.order_by(d.c.priority, d.c.ticket).limit(1)
+    return tx.connection.execute(query).scalar_one_or_none()
+
+
 def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
     d, s = tx.tables.deploys, tx.tables.slots
     return sa.and_(
@@ -214,36 +240,62 @@ def _waiting_environments(tables: Tables) -> sa.Select[Any]:
     )
 
 
-def later_success(tx: Transaction, deploy: Deploy) -> str | None:
-    """A deploy of the same application there that is later than this one and has succeeded.
+@dataclass(frozen=True)
+class Age:
+    """How old a request is: a rerun is as old as the first deploy of its root.
 
-    Later by `sequence` where both carry one, else by `number`.
+    `number` None is a request that is only just made, `root` None one without reruns.
+    """
+
+    number: int | None = None
+    sequence: int | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True)
+class Later:
+    """A deploy that came later and has succeeded."""
+
+    id: str
+    version: str
+
+
+def age(tx: Transaction, deploy: Deploy) -> Age:
+    """How old a deploy is."""
+    number = deploy.number if deploy.rerun_of is None else number_of(tx, deploy.root)
+    return Age(number, deploy.sequence, deploy.root)
+
+
+def number_of(tx: Transaction, deploy: str) -> int | None:
+    """The number of a deploy in its environment; None if it is gone."""
+    d = tx.tables.deploys
+    return tx.connection.execute(sa.select(d.c.number).where(d.c.id == deploy)).scalar_one_or_none()
+
+
+def later_success(tx: Transaction, place: tuple[str, str], than: Age) -> Later | None:
+    """A deploy of (application, environment) that is later and has succeeded.
+
+    Later by `sequence` where both carry one, else by the number its root was accepted with.
     """
     d = tx.tables.deploys
-    good = sa.and_(
-        d.c.application == deploy.application,
-        d.c.environment == deploy.environment,
-        d.c.state == State.SUCCESS,
-    )
-    by_number = d.c.number > deploy.number
-    if deploy.sequence is None:
-        return _first(tx, good, by_number)
-    later = _first(tx, good, d.c.sequence > deploy.sequence)
-    return later or _first(tx, good, sa.and_(d.c.sequence.is_(None), by_number))
+    good = [d.c.application == place[0], d.c.environment == place[1], d.c.state == State.SUCCESS]
+    if than.root is not None:
+        good.append(d.c.root != than.root)
+    if than.sequence is not None:
+        later = _first(tx, *good, d.c.sequence > than.sequence)
+        if later is not None or than.number is None:
+            return later
+        good.append(d.c.sequence.is_(None))
+    if than.number is None:
+        return None
+    # No root is younger than its reruns: the first condition lets an index begin there.
+    r = d.alias("roots")
+    is_later = sa.exists().where(r.c.id == d.c.root, r.c.number > than.number)
+    return _first(tx, *good, d.c.number > than.number, is_later)
 
 
-def outdated_by(tx: Transaction, place: tuple[str, str], sequence: int) -> str | None:
-    """A success of (application, environment) with a higher sequence."""
+def _first(tx: Transaction, *where: sa.ColumnElement[bool]) -> Later | None:
     d = tx.tables.deploys
-    good = sa.and_(
-        d.c.application == place[0],
-        d.c.environment == place[1],
-        d.c.state == State.SUCCESS,
-    )
-    return _first(tx, good, d.c.sequence > sequence)
-
-
-def _first(tx: Transaction, *where: sa.ColumnElement[bool]) -> str | None:
-    d = tx.tables.deploys
-    query = sa.select(d.c.id).where(*where).order_by(d.c.number.desc()).limit(1)
-    return tx.connection.execute(query).scalar_one_or_none()
+    query = sa.select(d.c.id, d.c.version).where(*where).order_by(d.c.number.desc()).limit(1)
+    row = tx.connection.execute(query).one_or_none()
+    return Later(*row) if row else None

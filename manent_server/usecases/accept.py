@@ -11,14 +11,14 @@ from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
-from manent_server.domain.gates import Asked, ClosedGate, Judgement
+from manent_server.domain.gates import Asked, ClosedGate, Facts, Judgement
 from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
 from manent_server.domain.rules import REFUSE, Rules
 from manent_server.settings.values import Environment, Placement
 from manent_server.store import deploys, facts, queue, records
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import view
+from manent_server.usecases import collide, view
 from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
 
@@ -92,6 +92,7 @@ def order_for(desk: Desk, placement: Placement, environment: Environment) -> Ord
             if plugin.effects_of(options) == effects.ONCE
         ),
         pauses=environment.on_exhausted == "pause",
+        collision=environment.rules.collision,
     )
 
 
@@ -153,22 +154,33 @@ def demand_override(gates_passed: Sequence[str], reason: str | None, caller: Cal
 
 
 def demand_newer(tx: Transaction, draft: Draft) -> None:
-    """A sequence that was overtaken already is refused: nothing would ever open that gate.
+    """What was overtaken already is refused: nothing would ever open that gate.
+
+    A sequence is outdated by a higher one, a rerun by what was asked for after its first deploy.
 
     Raises:
         Refused: Naming the deploy that overtook it.
     """
-    if draft.sequence is None or draft.kind == Kind.ROLLBACK or "outdated" in draft.override:
+    if draft.kind == Kind.ROLLBACK or gates.OUTDATED in draft.override:
         return
+    line = draft.lineage
+    age = queue.Age(
+        number=queue.number_of(tx, line.root) if line else None,
+        sequence=draft.sequence,
+        root=line.root if line else None,
+    )
     place = (draft.application, draft.environment.name)
-    later = queue.outdated_by(tx, place, draft.sequence)
-    if later is not None:
-        raise Refused(
-            f"sequence {draft.sequence} is outdated: deploy {later} has succeeded with a later one",
-            code="outdated",
-            next="deploy a newer version, or ask with override: [outdated]",
-            facts={"superseded_by": later},
-        )
+    later = queue.later_success(tx, place, age)
+    if later is None:
+        return
+    mine = draft.version if draft.sequence is None else f"sequence {draft.sequence}"
+    detail = f"{mine} is outdated: deploy {later.id} of {later.version} came later and succeeded"
+    raise Refused(
+        detail,
+        code=gates.OUTDATED,
+        next="deploy a newer version, or ask with override: [outdated]",
+        facts=blocked(None, detail, ()) | {"superseded_by": later.id},
+    )
 
 
 def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
@@ -211,6 +223,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
         },
     )
     _wake(tx, draft, closed)
+    _collide(tx, draft, closed, place)
     detail: dict[str, Any] = {"kind": draft.kind, "version": draft.version}
     detail["reason"] = draft.reason
     if draft.override:
@@ -223,6 +236,14 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     records.write_audit(tx, deed, at=at)
     admission.within(tx, environment)
     return draft.id
+
+
+def _collide(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], place: Facts) -> None:
+    if draft.order.collision not in collide.ACTING:
+        return
+    row = deploys.read(tx, draft.id)
+    if row is not None:
+        collide.make_room(tx, row, closed, place)
 
 
 def _asked(draft: Draft, at: datetime) -> Asked:

@@ -20,6 +20,7 @@ from manent_server.store.queue import Environment
 from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.workers import Executor, LeaseLost
+from manent_server.usecases import collide
 from manent_server.usecases import live as lives
 
 _log = logging.getLogger(__name__)
@@ -130,6 +131,7 @@ class Admission:
             return False
         closed = gates.closed(row.asked, hall.facts)
         if not closed:
+            collide.make_room(tx, row, closed, hall.facts)
             ticket = queue.next_ticket(tx, row.environment)
             deploys.update(tx, row.id, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket)
             if row.not_after is None:
@@ -167,10 +169,11 @@ class Admission:
         """A later deploy of the application has succeeded there meanwhile."""
         if row.kind == Kind.ROLLBACK or "outdated" in (row.override or ()):
             return False
-        later = queue.later_success(tx, row)
+        place = (row.application, row.environment)
+        later = queue.later_success(tx, place, queue.age(tx, row))
         if later is None:
             return False
-        ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=later)
+        ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=later.id)
         return closing.close(tx, ending)
 
 

@@ -81,17 +81,18 @@ def _blocker(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
     for slot in [*same, *slots]:
         holder = deploys.read(tx, slot.deploy)
         if holder is not None:
-            return _named(tx, desk, holder.id, holder.executor)
+            return named(tx, desk, holder.id, holder.executor)
     return None
 
 
 def _occupier(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
     for attempt in work.in_the_way(tx, row, at=tx.now()):
-        return _named(tx, desk, attempt.deploy, attempt.executor)
+        return named(tx, desk, attempt.deploy, attempt.executor)
     return None
 
 
-def _named(tx: Transaction, desk: Desk, deploy: str, executor: str | None) -> dict[str, Any]:
+def named(tx: Transaction, desk: Desk, deploy: str, executor: str | None) -> dict[str, Any]:
+    """A deploy in the way, its worker, and whether that is alive."""
     worker = workers.read(tx, executor) if executor else None
     alive = None if executor is None else worker is not None and inspect.is_alive(desk, worker, tx)
     return {"id": deploy, "executor": executor, "alive": alive}
@@ -173,7 +174,7 @@ def _ended(row: Deploy) -> str:
         words += f"{where}: {error['message']}"
     if row.cancel_by and row.state == State.CANCELLED:
         words += f", cancelled by {row.cancel_by}"
-    if row.superseded_by:
+    if row.superseded_by and not error:
         words += f", after {row.superseded_by} had succeeded"
     return words
 

@@ -108,12 +108,16 @@ def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict
     versions = rows_of.versions(tx, [row.rollback_to for row in rows if row.rollback_to])
     asked = [row.id for row in rows if row.origin == schedules.ORIGIN]
     scheduled = schedules.of_deploys(tx, asked)
+    pushed_out = rows_of.superseded(tx, [row.id for row in rows])
     return [
         view.deploy(
             row,
             url=desk.url,
-            position=positions.get(row.id),
-            back_to=versions.get(row.rollback_to or ""),
+            beside=view.Beside(
+                positions.get(row.id),
+                versions.get(row.rollback_to or ""),
+                pushed_out.get(row.id, ()),
+            ),
         )
         | {"schedule": _schedule(scheduled.get(row.id))}
         for row in rows

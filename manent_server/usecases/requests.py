@@ -26,6 +26,7 @@ class DeployRequest:
     not_after: datetime | None = None
     priority: int | None = None
     sequence: int | None = None
+    collision: str | None = None
     if_blocked: str | None = None
     origin: str = "request"
     override: Sequence[str] = ()

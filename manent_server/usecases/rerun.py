@@ -16,8 +16,9 @@ from manent_server.settings.values import Environment
 from manent_server.store import deploys, finding
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import inspect, once
+from manent_server.usecases import busy, inspect, once
 from manent_server.usecases.accept import (
+    DEFAULT_PRIORITY,
     Draft,
     Lineage,
     accept,
@@ -75,6 +76,7 @@ def rerun(
         lineage = Lineage(old.root, old.id, cut.begin, number)
         ready = replace(draft, lineage=lineage)
         demand_newer(tx, ready)
+        busy.demand_free(tx, desk, ready)
         accept(tx, ready, desk.admission)
         once.remember(tx, caller, key, draft.id)
         return draft.id
@@ -154,13 +156,19 @@ def _draft(desk: Desk, old: Deploy, request: RerunRequest, caller: Caller) -> Dr
         caller=caller,
         sha256=old.sha256,
         reason=request.reason or old.reason,
-        priority=old.priority,
+        priority=_priority(old, caller),
         sequence=old.sequence,
         override=tuple(request.override),
         rollback_to=old.rollback_to,
         links=old.links,
         changes=old.changes,
     )
+
+
+def _priority(old: Deploy, caller: Caller) -> int:
+    """Whoever may not choose a place in the queue reruns in the usual one."""
+    is_chosen = old.kind != Kind.ROLLBACK and old.priority != DEFAULT_PRIORITY
+    return DEFAULT_PRIORITY if is_chosen and not caller.may(access.PRIORITISE) else old.priority
 
 
 def _environment(desk: Desk, old: Deploy) -> Environment:

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from manent_server.domain import access, names
+from manent_server.domain import access, names, rules
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind
 from manent_server.domain.errors import Conflict, Invalid
+from manent_server.domain.order import Order
+from manent_server.settings.values import Environment, Placement
 from manent_server.store import deploys
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import inspect, once
+from manent_server.usecases import busy, inspect, once
 from manent_server.usecases import live as lives
 from manent_server.usecases.accept import (
     DEFAULT_PRIORITY,
@@ -61,6 +63,7 @@ def enter(tx: Transaction, desk: Desk, draft: Draft) -> None:
     """
     ready = draft if draft.version else _as_live(tx, draft)
     demand_newer(tx, ready)
+    busy.demand_free(tx, desk, ready)
     accept(tx, ready, desk.admission)
 
 
@@ -77,6 +80,10 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
     priority = request.priority if request.priority is not None else DEFAULT_PRIORITY
     _check(request)
     demand_override(request.override, request.reason, caller)
+    if priority != DEFAULT_PRIORITY:
+        caller.demand(access.PRIORITISE)
+    if request.collision == rules.CANCEL_RUNNING:
+        caller.demand(access.CANCEL)
     sha256 = names.sha256(request.sha256) if request.sha256 else None
     if sha256 is not None and placement.artifact is None:
         raise Invalid(
@@ -89,7 +96,7 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         environment=environment,
         kind=kind,
         version=names.version(request.version) if request.version is not None else "",
-        order=chosen(order_for(desk, placement, environment), request.targets),
+        order=_order(desk, request, placement, environment),
         caller=caller,
         sha256=sha256,
         reason=request.reason,
@@ -103,6 +110,15 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         links=request.links,
         changes=request.changes,
     )
+
+
+def _order(
+    desk: Desk, request: DeployRequest, placement: Placement, environment: Environment
+) -> Order:
+    order = chosen(order_for(desk, placement, environment), request.targets)
+    if request.collision is None:
+        return order
+    return replace(order, collision=request.collision)
 
 
 def _kind(request: DeployRequest) -> Kind:
@@ -124,6 +140,9 @@ def _kind(request: DeployRequest) -> Kind:
 def _check(request: DeployRequest) -> None:
     if request.if_blocked is not None and request.if_blocked not in IF_BLOCKED:
         raise Invalid(f"if_blocked {request.if_blocked!r} is not known", next="use wait or refuse")
+    if request.collision is not None and request.collision not in rules.COLLISIONS:
+        known = ", ".join(rules.COLLISIONS)
+        raise Invalid(f"collision {request.collision!r} is not known", next=f"known: {known}")
     if request.not_before and request.not_after and request.not_after <= request.not_before:
         raise Invalid(
             "not_after is not after not_before",

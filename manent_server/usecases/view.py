@@ -1,6 +1,7 @@
 """Rows as the JSON people and programs read: every field is named here, none slips in."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,8 +24,21 @@ def instant(at: datetime | None) -> str | None:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) -> dict[str, Any]:
-    """A deploy; `back_to` is the version of the deploy a rollback goes back to."""
+@dataclass(frozen=True)
+class Beside:
+    """What other rows say of a deploy: its place in the queue, whom it goes back to or replaced.
+
+    `back_to` is the version of the deploy a rollback goes back to; `supersedes` are the deploys
+    that ended because of this one.
+    """
+
+    position: int | None = None
+    back_to: str | None = None
+    supersedes: Sequence[str] = ()
+
+
+def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
+    """A deploy, with what stands in other rows."""
     return {
         "id": row.id,
         "number": row.number,
@@ -35,7 +49,7 @@ def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) 
         "state": row.state,
         "phase": row.phase,
         "outcome": row.outcome,
-        "position": position,
+        "position": beside.position,
         "url": f"{url}/api/v1/deploys/{row.id}",
         "reason": row.reason,
         "requested_by": row.requested_by,
@@ -56,11 +70,15 @@ def deploy(row: Deploy, *, url: str, position: int | None, back_to: str | None) 
         "epoch": row.epoch,
         "executor": row.executor,
         "workflow_version": row.workflow_version,
-        "rollback_to": {"deploy": row.rollback_to, "version": back_to} if row.rollback_to else None,
+        "rollback_to": {"deploy": row.rollback_to, "version": beside.back_to}
+        if row.rollback_to
+        else None,
         "cancel": _cancel(row),
         "question": _question(row),
         "error": dict(row.error) if row.error else None,
         "superseded_by": row.superseded_by,
+        "supersedes": list(beside.supersedes),
+        "collision": row.order_body.get("collision", "queue"),
         "warnings": list(row.warnings or []),
         "links": dict(row.links) if row.links else None,
         "changes": list(row.changes) if row.changes else None,

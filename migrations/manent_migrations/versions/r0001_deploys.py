@@ -103,6 +103,7 @@ def _deploys(name: Naming, create: Create) -> None:
         sa.Index(name.index("deploys_rerun_of"), "rerun_of"),
         sa.Index(name.index("deploys_rollback_to"), "rollback_to"),
         sa.Index(name.index("deploys_replaces"), "replaces"),
+        sa.Index(name.index("deploys_superseded_by"), "superseded_by"),
     )
 
 
