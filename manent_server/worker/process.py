@@ -17,8 +17,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Switches:
     """What signals and the worker's loss ask of the main thread.
 
-    Handlers only set flags and write to a pipe: a lock taken in a handler could be one that
-    the interrupted thread holds.
+    Handlers only set flags: a lock taken in a handler could be one that the interrupted thread
+    holds. The main thread is woken by the interpreter itself, which writes to the pipe from
+    whichever thread the kernel gave the signal to: one that was sent while the process was frozen
+    goes to any of them, and the handlers would wait for the main thread to wake by chance.
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,7 @@ class Switches:
 
     def listen(self) -> None:
         """Take over the signals of this process; a second one to end ends it now."""
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._ask_reload)
@@ -74,11 +77,9 @@ class Switches:
             # Guards see the end of their pipes and kill every hook.
             os._exit(128 + number)
         self.is_ended = True
-        self._notify()
 
     def _ask_reload(self, _number: int, _frame: FrameType | None) -> None:
         self.is_reload = True
-        self._notify()
 
     def _notify(self) -> None:
         try:
