@@ -40,6 +40,9 @@ MODULES: Final[Mapping[str, str]] = {
     "stop": "marks",
     "resume-all": "marks",
     "schedule": "schedule",
+    "sinks": "notice",
+    "notices": "notice",
+    "resend": "notice",
     "context": "context",
     "version": "version",
 }

@@ -1,6 +1,7 @@
 """`manent list`, `show` and `history`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from manent_cli.errors import Strange
 from manent_cli.noun import DEPLOYS, address, deploy_name, deploy_sheet
 from manent_cli.options import Address, Options, command, new_app, options
 from manent_cli.session import Session
+from manent_cli.table import Column
 
 app = new_app()
 _PAGE = 100
@@ -73,14 +75,14 @@ def list_deploys(session: Session, given: List) -> None:
         "state": given.state,
         "outcome": given.outcome,
     }
-    _print_page(session, query, given)
+    _print_deploys(session, query, given)
 
 
 @command(app, "history", History)
 def history(session: Session, given: History) -> None:
     """List the deploys of an application to an environment, the newest first."""
     query = {"application": given.application, "environment": given.environment}
-    _print_page(session, query, given)
+    _print_deploys(session, query, given)
 
 
 @command(app, "show", Show)
@@ -97,19 +99,34 @@ def show(session: Session, given: Show) -> None:
     form.one(deploy, name=deploy_name(deploy), text=sheet)
 
 
-def _print_page(session: Session, query: Mapping[str, Any], given: Paged) -> None:
-    page = _page(session, query, given)
-    session.output.many(page, DEPLOYS, name=deploy_name)
+@dataclass(frozen=True)
+class Listed:
+    """What is listed: the route, which of it, and how each item is shown and named."""
+
+    path: str
+    query: Mapping[str, Any]
+    columns: Sequence[Column]
+    name: Callable[[Mapping[str, Any]], str]
+
+
+def _print_deploys(session: Session, query: Mapping[str, Any], given: Paged) -> None:
+    print_page(session, Listed("/deploys", query, DEPLOYS, deploy_name), given)
+
+
+def print_page(session: Session, listed: Listed, given: Paged) -> None:
+    """Print as many items as were asked for, and how to see more."""
+    page = _page(session, listed, given)
+    session.output.many(page, listed.columns, name=listed.name)
     if page["next"] and not session.is_structured:
         session.talk.say(f"there is more: --before {page['next']}, or a higher --limit")
 
 
-def _page(session: Session, query: Mapping[str, Any], given: Paged) -> dict[str, Any]:
+def _page(session: Session, listed: Listed, given: Paged) -> dict[str, Any]:
     items: list[Any] = []
     cursor = given.before
     while True:
         asked = min(given.limit - len(items), _PAGE)
-        page = session.client.get("/deploys", {**query, "before": cursor, "limit": asked})
+        page = session.client.get(listed.path, {**listed.query, "before": cursor, "limit": asked})
         if not isinstance(page, dict) or "items" not in page:
             raise Strange(session.client.url, "a list was asked for")
         items += page["items"]

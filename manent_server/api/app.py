@@ -14,8 +14,10 @@ from starlette.routing import Match
 from manent_server.api import (
     admin,
     deploys,
+    events,
     logs,
     marks,
+    notices,
     openapi,
     places,
     probes,
@@ -24,14 +26,23 @@ from manent_server.api import (
 )
 from manent_server.api.calls import Calls
 from manent_server.api.envelope import Envelope
-from manent_server.api.logs import Watching
 from manent_server.api.route import PREFIX
 from manent_server.api.signin import SignIn
+from manent_server.api.stream import Watching
 from manent_server.domain.errors import NotFound
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 
-ROUTERS = (deploys.router, logs.router, places.router, marks.router, schedules.router, admin.router)
+ROUTERS = (
+    deploys.router,
+    logs.router,
+    places.router,
+    marks.router,
+    schedules.router,
+    events.router,
+    notices.router,
+    admin.router,
+)
 
 
 def create_app(
@@ -55,6 +66,7 @@ def create_app(
     app.state.body_limit = desk.settings().server.body_limit
     app.state.workflow_version = workflow_version
     app.state.watching = Watching(app.state.closing)
+    app.state.head = events.Head()
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
     app.add_exception_handler(HTTPException, _http_exception)

@@ -199,6 +199,12 @@ class RecoverBody(Body):
     reason: Reason | None = None
 
 
+class ResendBody(Body):
+    """Tell a sink again."""
+
+    reason: Reason | None = None
+
+
 class DeployQuery(Parameters):
     """Which deploys to list."""
 
@@ -238,6 +244,30 @@ class LogQuery(Parameters):
         default=None, description="Begin so many lines before the end there is now."
     )
     limit: LogLimit = 500
+
+
+class EventQuery(Parameters):
+    """Which events to read."""
+
+    after: After | None = Field(
+        default=None,
+        description="Events with a higher position only. Not given: the oldest that is kept, "
+        "and of a stream the next one.",
+    )
+    limit: Limit = 100
+    application: Name | None = None
+    environment: Name | None = None
+
+
+class NoticeQuery(Parameters):
+    """Which notices to list."""
+
+    state: Literal["waiting", "delivered", "dead"] | None = None
+    sink: Name | None = None
+    before: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="`next` of the page before."
+    )
+    limit: Limit = 50
 
 
 class NoQuery(Parameters):

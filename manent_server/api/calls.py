@@ -10,6 +10,7 @@ from manent_server.usecases import (
     explain,
     health,
     inspect,
+    listen,
     pause,
     recover,
     roll_back,
@@ -23,6 +24,7 @@ from manent_server.usecases import mark as marking
 from manent_server.usecases import rerun as rerunning
 from manent_server.usecases import retry as retrying
 from manent_server.usecases import schedule as scheduling
+from manent_server.usecases import sinks as telling
 
 Call = Callable[..., Any]
 
@@ -61,6 +63,12 @@ class Calls:
     schedule_runs: Call = timetable.runs
     schedule_preview: Call = timetable.preview
     schedule_draft: Call = timetable.draft
+    events: Call = listen.events
+    newest_event: Call = listen.newest
+    notices: Call = telling.listed
+    resend: Call = telling.resend
+    sinks: Call = telling.shown
+    resend_all: Call = telling.resend_all
     executors: Call = registry.executors
     recover: Call = recover.recover
     forget: Call = registry.forget

@@ -14,6 +14,7 @@ from manent_server.api.logs import PAGE_BYTES
 from manent_server.api.probes import router as probes
 from manent_server.api.route import PREFIX, RIGHT
 from manent_server.domain import errors
+from manent_server.usecases.publish import KEPT
 
 _HEAD = f"""# HTTP API
 
@@ -40,6 +41,9 @@ own at `{PREFIX}/openapi.json`.
   `Accept: text/event-stream`: events `line` whose id is the sequence, at last `end` with the
   deploy. A connection that broke is resumed with `Last-Event-ID`. `problem` ends a stream whose
   token has ended or whose deploy is gone. The token is checked anew every 30 seconds.
+- Events are read and followed in the same way: `event` with the position as its id, and no end.
+  Positions have no hole, and an event gets its own after its commit: whoever resumes after the
+  last one seen misses none. They are kept for {KEPT.days} days.
 
 ## Routes
 """

@@ -21,15 +21,17 @@ from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
 from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store
-from manent_server.usecases import inspect
+from manent_server.usecases import carry, inspect, sinks
 from manent_server.usecases.desk import Desk
+from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
 
 _LEAST_PATIENCE = timedelta(seconds=1)
 
 
-def watch_executors(house: House, desk: Desk) -> None:
-    """Let the metrics show the registry."""
+def watch(house: House, desk: Desk) -> None:
+    """Let the metrics show the registry and the sinks."""
+    house.metrics.watch_sinks(lambda: sinks.standings(desk))
     house.metrics.watch_executors(
         lambda: [ExecutorBeat(name, is_up, at) for name, is_up, at in inspect.beats(desk)]
     )
@@ -112,6 +114,13 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         max_recoveries=settings.recovery.max_recoveries,
         lease=liveness.attempt_lease(settings.recovery.auto_recover_after),
     )
+
+
+def couriers(house: House, desk: Desk, holder: str) -> Couriers:
+    """Those who tell this installation's sinks, in the name of one process."""
+    secrets = Secrets(house.environ, house.settings.path.absolute().parent)
+    carrier = carry.carriers(desk, secrets, house.redactor)
+    return Couriers(desk, holder, carrier, lasts=lease_length(house.settings))
 
 
 def lease_length(settings: Settings) -> timedelta:

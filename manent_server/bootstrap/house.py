@@ -20,7 +20,7 @@ from manent_server.settings.reload import reload
 from manent_server.sources import secrets
 from manent_server.store.engine import Engines, connect
 from manent_server.store.transaction import Store
-from manent_server.usecases import policy
+from manent_server.usecases import policy, sinks
 from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
 
@@ -116,6 +116,7 @@ class House:
             return
         self.settings = new
         policy.write(self.store, new, release=build(), by=new.executor_id)
+        sinks.turn_all_on(self.store, by=new.executor_id)
         for environment in new.environments:
             self.admission(environment)
         for need in going:

@@ -18,6 +18,7 @@ from manent_server.settings.checks import host_and_port
 from manent_server.store import file_lock, migrate
 from manent_server.store.engine import fold
 from manent_server.usecases import policy
+from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
 from manent_server.worker.jobs import jobs
 from manent_server.worker.loops import Loops
@@ -42,8 +43,9 @@ class Service:
         self._runs = runs
         self._switches = Switches()
         self._crew: Crew | None = None
+        self._couriers: Couriers | None = None
         self._desk = house.desk(self._report)
-        crews.watch_executors(house, self._desk)
+        crews.watch(house, self._desk)
 
     def run(self) -> int:
         """The exit code: 0 after a drain, 75 for "restart me"."""
@@ -111,6 +113,8 @@ class Service:
             lasts=crews.lease_length(self._house.settings),
         )
         loops.start()
+        self._couriers = crews.couriers(self._house, self._desk, holder)
+        self._couriers.start()
         self._switches.is_ready = True
         _log.info("ready: %s", self._house.settings.server.url)
         code = self._switches.attend(self._house.reload)
@@ -131,9 +135,13 @@ class Service:
         if code != 0 and self._crew is not None:
             self._crew.abandon()
             return code
+        if self._couriers is not None:
+            self._couriers.stop()
         loops.stop()
         if self._crew is not None:
             _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
             self._crew.drain()
+        if self._couriers is not None:
+            self._couriers.join()
         fold(self._house.engines)
         return RESTART_ME if self._switches.is_lost else code

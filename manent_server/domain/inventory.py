@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Standing(StrEnum):
@@ -56,3 +57,14 @@ def changes(standings: Mapping[str, Standing]) -> tuple[Change, ...]:
         for target, how in standings.items()
         if how != Standing.UNTOUCHED
     )
+
+
+def digest(prepared: Mapping[str, Any] | None) -> str | None:
+    """The digest of what was deployed, where all targets got the same.
+
+    Args:
+        prepared: What the step `prepare` fixed.
+    """
+    artifacts = (prepared or {}).get("artifacts", {}).values()
+    digests = {artifact["sha256"] for artifact in artifacts}
+    return digests.pop() if len(digests) == 1 else None

@@ -73,9 +73,21 @@ def close(tx: Transaction, ending: Ending) -> bool:
     detail = {"outcome": ending.outcome, "version": row.version, "error": ending.error}
     if ending.superseded_by is not None:
         detail["superseded_by"] = ending.superseded_by
+    detail |= _told(row)
     deed = Deed(ending.actor, "deploy.ended", row.id, row.application, row.environment, detail)
     records.write_audit(tx, deed, at=at)
     return True
+
+
+def _told(row: Deploy) -> dict[str, Any]:
+    """What a listener wants to know of an end without asking."""
+    return {
+        "number": row.number,
+        "kind": row.kind,
+        "sha256": row.sha256 or inventories.digest(row.prepared),
+        "root": row.root,
+        "replaces": row.replaces,
+    }
 
 
 @dataclass(frozen=True)

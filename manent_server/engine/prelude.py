@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from manent_server.domain import gates, suspicion
 from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.domain.events import STARTED
 from manent_server.domain.gates import Judgement
 from manent_server.domain.order import SHAPE
 from manent_server.engine import closing
@@ -222,6 +223,8 @@ def _phase(deploy: Deploy) -> Phase:
 def _take(tx: Transaction, deploy: Deploy, identity: Identity) -> Deploy:
     if deploy.incarnation != identity.incarnation:
         at = tx.now()
+        if deploy.started_at is None:
+            _tell_start(tx, deploy, identity, at)
         limit = timedelta(seconds=deploy.order_body["limits"]["deadline"])
         values: dict[str, Any] = {
             "state": State.PENDING,
@@ -236,3 +239,14 @@ def _take(tx: Transaction, deploy: Deploy, identity: Identity) -> Deploy:
         records.unwake(tx, deploy.id)
         return replace(deploy, **values, revision=deploy.revision + 1)
     return deploy
+
+
+def _tell_start(tx: Transaction, deploy: Deploy, identity: Identity, at: datetime) -> None:
+    detail = {
+        "number": deploy.number,
+        "version": deploy.version,
+        "kind": deploy.kind,
+        "executor": identity.executor,
+    }
+    deed = Deed("manent", STARTED, deploy.id, deploy.application, deploy.environment, detail)
+    records.write_audit(tx, deed, at=at)

@@ -45,6 +45,15 @@ class ExecutorBeat:
     heartbeat_at: datetime | None
 
 
+@dataclass(frozen=True)
+class SinkStanding:
+    """What the metrics say of one configured sink."""
+
+    sink: str
+    lag_seconds: float
+    dead: int
+
+
 EXECUTOR_UP = Metric(
     "manent_executor_up",
     "gauge",
@@ -120,7 +129,35 @@ RELOAD_FAILED = Metric(
     (),
     "Reloads of manent.yml that changed nothing because the file had errors.",
 )
+OUTBOX_LAG = Metric(
+    "manent_outbox_lag_seconds",
+    "gauge",
+    ("sink",),
+    "Age of the oldest event a sink waits to be told of, by the database's clock.",
+)
+NOTICES_DEAD = Metric(
+    "manent_notices_dead",
+    "gauge",
+    ("sink",),
+    "Events a sink was not told of and will not be, unless somebody resends them.",
+)
+NOTICES = Metric(
+    "manent_notices_total",
+    "counter",
+    ("sink", "result"),
+    "Tries to tell a sink of an event; waiting means that it failed and is tried again.",
+)
+DEPLOY_EVENT_FAILED = Metric(
+    "manent_deploy_event_failed_total",
+    "counter",
+    ("plugin",),
+    "Calls of the hook deploy_event that raised.",
+)
 LISTED = (
+    OUTBOX_LAG,
+    NOTICES_DEAD,
+    NOTICES,
+    DEPLOY_EVENT_FAILED,
     EXECUTOR_UP,
     EXECUTOR_HEARTBEAT,
     DATABASE_UP,
@@ -154,10 +191,24 @@ class Metrics:
         self._takeovers = self._counter(TAKEOVERS)
         self._taken_over = self._counter(TAKEN_OVER)
         self._reload_failed = self._counter(RELOAD_FAILED)
+        self._notices = self._counter(NOTICES)
+        self._deploy_event_failed = self._counter(DEPLOY_EVENT_FAILED)
 
     def watch_executors(self, read: Callable[[], Iterable[ExecutorBeat]]) -> None:
         """Show the executor registry: `read` asks the database at every scrape."""
         self.registry.register(_Executors(read))
+
+    def watch_sinks(self, read: Callable[[], Iterable[SinkStanding]]) -> None:
+        """Show the sinks: `read` asks the database at every scrape."""
+        self.registry.register(_Sinks(read))
+
+    def notice(self, sink: str, result: str) -> None:
+        """Count a try to tell a sink."""
+        self._notices.labels(sink, result).inc()
+
+    def deploy_event_failed(self, plugin: str) -> None:
+        """Count a call of a plugin's `deploy_event` that raised."""
+        self._deploy_event_failed.labels(plugin).inc()
 
     def stale_write(self, count: int = 1) -> None:
         """Count writes dropped because of a newer epoch."""
@@ -234,6 +285,28 @@ class _Executors(Collector):
         yield from (up, heartbeat, database)
 
 
+class _Sinks(Collector):
+    """The configured sinks, read at every scrape; nothing while the database does not answer."""
+
+    def __init__(self, read: Callable[[], Iterable[SinkStanding]]) -> None:
+        self._read = read
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """The families, without asking the database."""
+        return [_gauge(OUTBOX_LAG), _gauge(NOTICES_DEAD)]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families with what the database says now."""
+        lag, dead = self.describe()
+        try:
+            for standing in self._read():
+                lag.add_metric([standing.sink], standing.lag_seconds)
+                dead.add_metric([standing.sink], standing.dead)
+        except Exception as error:  # noqa: BLE001 - a scrape tells of an outage, it never fails
+            _log.warning("the outbox cannot be read: %s", type(error).__name__)
+        yield from (lag, dead)
+
+
 def render_reference() -> str:
     """The page that lists every metric, as Markdown."""
     rows = [
@@ -246,9 +319,9 @@ def render_reference() -> str:
             "# Metrics",
             "",
             "Every process serves `/metrics` on `server.metrics_listen`. Values of "
-            "`manent_executor_*` come from the database and are the same in every process; all "
-            "others count what this process did since it started. No label holds the name of a "
-            "person, a version or a deploy.",
+            "`manent_executor_*`, `manent_outbox_lag_seconds` and `manent_notices_dead` come from "
+            "the database and are the same in every process; all others count what this process "
+            "did since it started. No label holds the name of a person, a version or a deploy.",
             "",
             "| Name | Kind | Labels | Meaning |",
             "|---|---|---|---|",

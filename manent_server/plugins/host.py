@@ -14,6 +14,7 @@ from manent_server.sdk.options import inner_model, template_paths
 
 Finding = tuple[str, str]
 
+LISTENING: Final = "deploy_event"
 _UNKNOWN: Final = "extra_forbidden"
 _MISSING: Final = "missing"
 
@@ -87,6 +88,15 @@ class Host:
     def names(self) -> frozenset[str]:
         """Names of the plugins that can be used."""
         return frozenset(self._plugins)
+
+    @property
+    def listeners(self) -> list[Target]:
+        """Plugins that want to hear of events."""
+        return [
+            plugin.target
+            for plugin in self._plugins.values()
+            if plugin.target is not None and LISTENING in plugin.hooks
+        ]
 
     def plugin(self, name: str) -> Plugin:
         """The plugin of this name.

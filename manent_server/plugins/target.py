@@ -78,6 +78,10 @@ class Target:
             message = f"{hook} of {self.name} returned {error}"
             raise PermanentFailure(message, code="outputs_invalid") from None
 
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Let the plugin hear of an event; whatever it raises comes through."""
+        self._manager.hook.deploy_event(event=event)
+
     def _acts(self, hook: str) -> bool:
         caller = getattr(self._manager.hook, hook)
         return any(not _is_wrapper(implementation) for implementation in caller.get_hookimpls())

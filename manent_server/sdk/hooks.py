@@ -68,7 +68,13 @@ def effects(options: Any) -> str | None:
 
 @hookspec
 def deploy_event(event: Mapping[str, Any]) -> None:
-    """Hear what happened to a deploy: server-wide, after the fact, never able to stop it."""
+    """Hear what happened to a deploy: server-wide, after the fact, never able to stop it.
+
+    Called in the server, outside of every deploy, for each event named `deploy.*` as `/events`
+    shows it. It may be called again with the same event after a crash: `event["id"]` stays the
+    same. What it raises is logged and counted, and the next event comes all the same; while it
+    runs, no other event comes to any plugin.
+    """
 
 
 @hookspec(firstresult=True)

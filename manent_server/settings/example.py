@@ -17,6 +17,7 @@ _HEAD = """\
 _HINTS = {
     "external": "NAME: {command: [./my-plugin, --an-argument]}",
     "secrets": "nothing to set here yet",
+    "notify": "an example is at the end",
 }
 
 # What a person names. The placement's keys may stand in any layer; later layers win:
@@ -84,6 +85,22 @@ applications:
     environments:
       staging:
         targets: {host: {}}
+
+# notify:
+#   board:
+#     plugin: webhook             # required
+#     url: https://hooks.example/deploys       # required
+#     secret: secret://env/BOARD_SECRET        # required; or [new, old] while it is exchanged
+#     events: [deploy.*]          # which events; deploy.ended, lock.*, *
+#     applications: []            # of which applications; [] = all
+#     environments: []            # of which environments; [] = all
+#     allow_networks: []          # internal networks it may be in, e.g. [10.0.0.0/8]
+#     timeout: 10s                # for one try in all
+#     retry:                      # how it is tried again
+#       initial: 5s               # wait before the second try
+#       factor: 3                 # by how much each wait is longer than the one before
+#       cap: 1h                   # longest wait
+#       total: 24h                # after it a notice is dead, until somebody resends it
 """
 _EXAMPLES = ("environments", "target_groups", "templates", "applications")
 _COLUMN = 34

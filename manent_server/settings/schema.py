@@ -22,6 +22,7 @@ from manent_server.settings.kinds import (
     Text,
     Whole,
 )
+from manent_server.settings.notify import NOTIFY
 from manent_server.settings.structures import (
     REQUIRED,
     SECTION,
@@ -43,6 +44,7 @@ RELOADED = (
     "target_groups",
     "templates",
     "applications",
+    "notify",
 )
 
 _HEARTBEATS = 3
@@ -373,6 +375,7 @@ TOP = Section(
         Key("logs", _LOGS, SECTION, "caps of the deploys' logs"),
         Key("secrets", Empty(), "{}", "further secret stores; env and file exist always"),
         Key("plugins", _PLUGINS, SECTION, "plugins beside the installed ones"),
+        NOTIFY,
         Key("environments", TableOf(ENVIRONMENT, "environment"), "{}", "the stages, by name"),
         Key(
             "target_groups",

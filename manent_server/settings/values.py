@@ -103,6 +103,31 @@ class Plugins:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoticeRetry:
+    """How a notice that failed is tried again."""
+
+    initial: timedelta
+    factor: float
+    cap: timedelta
+    total: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    """A receiver of events; its address may hold a token, `secret` may be one or name one."""
+
+    plugin: Literal["webhook"]
+    url: str = field(repr=False)
+    secret: tuple[str, ...] = field(repr=False)
+    events: tuple[str, ...]
+    applications: tuple[str, ...]
+    environments: tuple[str, ...]
+    allow_networks: tuple[str, ...]
+    timeout: timedelta
+    retry: NoticeRetry
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """One stage; `concurrency` is filled in from `environment_concurrency`."""
 
@@ -189,6 +214,7 @@ class Settings:
     logs: Logs
     secrets: Mapping[str, Any]
     plugins: Plugins
+    notify: Mapping[str, Webhook]
     environments: Mapping[str, Environment]
     applications: Mapping[str, Application]
     path: Path

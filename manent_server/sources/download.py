@@ -18,6 +18,8 @@ from urllib.parse import unquote, urljoin
 
 import httpx2
 
+from manent_server.domain import egress
+from manent_server.domain.egress import Address
 from manent_server.sources.locations import (
     ArtifactLimits,
     ArtifactRefused,
@@ -31,8 +33,6 @@ _TURNED_OFF = ("httpx2", "httpcore2")
 for _name in _TURNED_OFF:
     # The library logs every URL with its query, where signed links keep their secret.
     logging.getLogger(_name).setLevel(logging.WARNING)
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Download:
@@ -110,7 +110,7 @@ class Download:
     def _addresses(self, location: Location) -> list[Address]:
         found = _resolve(location)
         if location is self._first:
-            self._may_be_private = any(not address.is_global for address in found)
+            self._may_be_private = any(not egress.is_public(address) for address in found)
             return found
         allowed = [address for address in found if self._may_follow_to(address)]
         if not allowed:
@@ -122,9 +122,9 @@ class Download:
         return allowed
 
     def _may_follow_to(self, address: Address) -> bool:
-        if address.is_link_local or address.is_multicast or address.is_unspecified:
+        if egress.is_nobodys(address):
             return False
-        return self._may_be_private or address.is_global
+        return self._may_be_private or egress.is_public(address)
 
     def _auth(self, location: Location) -> httpx2.BasicAuth | None:
         """The URL's own user and password; another host never gets those of the first."""
@@ -186,8 +186,7 @@ def _request(client: httpx2.Client, location: Location, address: Address) -> htt
 def _resolve(location: Location) -> list[Address]:
     port = location.parts.port or (443 if location.scheme == "https" else 80)
     found = socket.getaddrinfo(location.parts.hostname, port, type=socket.SOCK_STREAM)
-    addresses = (ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found)
-    return [getattr(address, "ipv4_mapped", None) or address for address in addresses]
+    return [egress.address(str(entry[4][0])) for entry in found]
 
 
 def _reason(error: Exception) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from manent_server.store import events
 from manent_server.store.clean import clean
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
@@ -37,7 +38,7 @@ def write_audit(tx: Transaction, deed: Deed, *, at: datetime) -> None:
 
 
 def write_audits(tx: Transaction, deeds: Sequence[Deed], *, at: datetime) -> None:
-    """Record deeds in the transaction that does them."""
+    """Record deeds in the transaction that does them; listeners hear of them after its commit."""
     rows = [
         {
             "id": deed.id or secrets.token_hex(16),
@@ -52,7 +53,7 @@ def write_audits(tx: Transaction, deeds: Sequence[Deed], *, at: datetime) -> Non
         for deed in deeds
     ]
     if rows:
-        tx.connection.execute(tx.tables.audit.insert(), rows)
+        events.write(tx, rows)
 
 
 def read_detail(tx: Transaction, audit: str) -> dict[str, Any] | None:

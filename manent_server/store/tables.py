@@ -10,7 +10,7 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from manent_server.store import deploy_tables, schedule_tables, work_tables
+from manent_server.store import deploy_tables, event_tables, schedule_tables, work_tables
 from manent_server.store.naming import SCHEMA, Naming
 
 
@@ -24,15 +24,18 @@ class Tables:
     audit: sa.Table
     deploys: sa.Table
     environments: sa.Table
+    events: sa.Table
     executors: sa.Table
     inventory: sa.Table
     keys: sa.Table
     leases: sa.Table
     logs: sa.Table
     marks: sa.Table
+    notices: sa.Table
     policies: sa.Table
     schedule_runs: sa.Table
     schedules: sa.Table
+    sinks: sa.Table
     slots: sa.Table
     steps: sa.Table
     tokens: sa.Table
@@ -56,6 +59,8 @@ def build(dialect: str) -> Tables:
         **work_tables.workers(meta, name),
         **work_tables.people(meta, name),
         **schedule_tables.schedules(meta, name),
+        **event_tables.events(meta, name),
+        **event_tables.notices(meta, name),
     }
     if dialect == "sqlite":
         sa.Table(

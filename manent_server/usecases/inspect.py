@@ -52,12 +52,12 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
         limit=wanted.limit,
     )
     with desk.store.read() as tx:
-        where = _place(tx, wanted.application, wanted.environment)
+        where = place(tx, wanted.application, wanted.environment)
         rows, after = finding.page(tx, replace(page, **where))
         return view.page(_all_shown(tx, desk, rows), after)
 
 
-def _place(tx: Transaction, application: str | None, environment: str | None) -> dict[str, Any]:
+def place(tx: Transaction, application: str | None, environment: str | None) -> dict[str, Any]:
     """Both as they are stored, each known here, now or from before."""
     return {
         "application": _known(application, "application", policy.applications(tx)),
@@ -181,7 +181,7 @@ def inventory(
 ) -> dict[str, Any]:
     """What runs where."""
     with desk.store.read() as tx:
-        rows = records.inventory(tx, **_place(tx, application, environment))
+        rows = records.inventory(tx, **place(tx, application, environment))
     return {"items": [view.stock(row) for row in rows]}
 
 

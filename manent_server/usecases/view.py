@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from manent_server.domain import inventory as inventories
 from manent_server.domain import question as questions
+from manent_server.domain.events import Event
 from manent_server.domain.gates import ClosedGate
 from manent_server.domain.marks import Mark
 from manent_server.store.deploys import Deploy
 from manent_server.store.logs import Line
+from manent_server.store.notices import Notice
 from manent_server.store.queue import Environment
 from manent_server.store.records import Stock
 from manent_server.store.tokens import Token
@@ -56,7 +59,7 @@ def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
         "requested_at": instant(row.requested_at),
         "started_at": instant(row.started_at),
         "ended_at": instant(row.ended_at),
-        "sha256": row.sha256 or _digest(row.prepared),
+        "sha256": row.sha256 or inventories.digest(row.prepared),
         "priority": row.priority,
         "sequence": row.sequence,
         "not_before": instant(row.not_before),
@@ -85,13 +88,6 @@ def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
         "plugin": row.order_body["plugin"],
         "targets": [name for wave in row.order_body["waves"] for name in wave],
     }
-
-
-def _digest(prepared: Mapping[str, Any] | None) -> str | None:
-    """The digest of what was deployed, where all targets got the same."""
-    artifacts = (prepared or {}).get("artifacts", {}).values()
-    digests = {artifact["sha256"] for artifact in artifacts}
-    return digests.pop() if len(digests) == 1 else None
 
 
 def _cancel(row: Deploy) -> dict[str, Any] | None:
@@ -292,3 +288,35 @@ def stranger(name: str, *, pending: Mapping[str, int]) -> dict[str, Any]:
 def page(items: Sequence[Mapping[str, Any]], after: str | None) -> dict[str, Any]:
     """A page and the cursor of the next one."""
     return {"items": list(items), "next": after}
+
+
+def event(found: Event) -> dict[str, Any]:
+    """An event."""
+    return {
+        "id": found.id,
+        "position": found.position,
+        "at": instant(found.at),
+        "type": found.type,
+        "actor": found.actor,
+        "deploy": found.deploy,
+        "application": found.application,
+        "environment": found.environment,
+        "detail": dict(found.detail),
+    }
+
+
+def notice(found: Notice) -> dict[str, Any]:
+    """A notice with its event."""
+    return {
+        "id": found.id,
+        "sink": found.sink,
+        "state": found.state,
+        "created_at": instant(found.created_at),
+        "tries": found.tries,
+        "next_try_at": instant(found.next_try_at),
+        "expires_at": instant(found.expires_at),
+        "done_at": instant(found.done_at),
+        "status": found.status,
+        "error": found.error,
+        "event": event(found.event),
+    }

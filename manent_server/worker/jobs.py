@@ -11,10 +11,11 @@ from manent_server.recovery.reconcile import Reconciler
 from manent_server.settings import Settings
 from manent_server.store import queue, records
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import executors, fire, wake
+from manent_server.usecases import executors, fire, publish, wake
 from manent_server.usecases.desk import Desk
 from manent_server.worker.loops import Job
 
+_AT_ONCE = timedelta(milliseconds=300)
 _SOON = timedelta(seconds=1)
 _DISPOSAL = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
@@ -29,6 +30,8 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
         Job("schedules", _SOON, lambda desk: partial(fire.fire_due, desk)),
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
         Job("disposal", _DISPOSAL, lambda desk: partial(reconcile.dispose, desk)),
+        Job("outbox", _AT_ONCE, lambda desk: partial(publish.publish, desk)),
+        Job("events", _HOURLY, lambda desk: partial(publish.forget, desk)),
         Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),
         Job("registry", _HOURLY, lambda desk: partial(executors.forget_old, desk)),
     ]

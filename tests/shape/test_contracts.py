@@ -22,6 +22,7 @@ HOMES: dict[str, list[str] | None] = {
     "dbos": ["manent_server.engine"],
     "durationpy": ["manent_server.settings"],
     "fastapi": ["manent_server.api", "manent_server.web"],
+    "httpcore2": ["manent_server.observability"],
     "httpx2": ["manent_cli", "manent_server.observability", "manent_server.sources"],
     "pluggy": ["manent_server.plugins", "manent_server.sdk"],
     "prometheus_client": ["manent_server.observability"],

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from manent_migrations import schedules
+from manent_migrations import events, schedules
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -35,6 +35,7 @@ def upgrade() -> None:
     _access(create)
     _audit(name, create)
     schedules.create(name, create)
+    events.create_tables(name, create)
     _engine(create)
 
 

@@ -67,6 +67,10 @@ class FakeUsecases:
             "viewer-token": Caller("vic", "viewer"),
         }
         self.lines: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.later: list[dict[str, Any]] = []
+        self.later_after = 2
+        self.at_end: Callable[[], object] = lambda: None
         self.has_ended = True
         self.more: dict[str, Any] = {}
         self.delay = 0.0
@@ -103,6 +107,8 @@ class FakeUsecases:
             "rerun_plan": lambda *_: {**DEPLOY, **RERUN},
             "explain": lambda *_: {"id": "d1", "state": "ENQUEUED", "summary": "it is next"},
             "log": self._log,
+            "events": self._events,
+            "newest_event": self._newest_event,
             "ready": lambda: self.report,
         }
         found = {name: self._remembered(name, answer) for name, answer in answers.items()}
@@ -118,8 +124,8 @@ class FakeUsecases:
                 time.sleep(self.delay)
             if self.fail_with is not None:
                 raise self.fail_with
-            if name == "log":
-                return self._log(*arguments, **keywords)
+            if name in ("log", "events"):
+                return answer(*arguments, **keywords)
             return answer(*arguments)
 
         return call
@@ -144,6 +150,22 @@ class FakeUsecases:
             after = max(after, len(self.lines) - tail)
         items = [line for line in self.lines if line["sequence"] > after][:limit]
         return {"items": items, "next": None, "ended": self.has_ended}
+
+    def _events(self, *, after: int, limit: int, **_: Any) -> dict[str, Any]:
+        items = [event for event in self.events if event["position"] > after][:limit]
+        if not items and not self.later:
+            self.at_end()
+        return {"items": items, "next": items[-1]["position"] if items else after}
+
+    def _newest_event(self) -> int:
+        """What is told of later comes after a few questions; at last the process stops."""
+        self.later_after -= 1
+        newest = max((event["position"] for event in self.events), default=0)
+        if self.later_after < 0 and self.later:
+            self.events, self.later = [*self.events, *self.later], []
+        elif self.later_after < -6 and not self.later:
+            self.at_end()
+        return newest
 
 
 def line(sequence: int, text: str = "hello") -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""Listen: read what happened, in its order, from any place on."""
+
+from typing import Any
+
+from manent_server.store import events as rows
+from manent_server.store.events import Wanted
+from manent_server.usecases import inspect, view
+from manent_server.usecases.desk import Desk
+
+
+def newest(desk: Desk) -> int:
+    """The position of the newest event; 0 before the first."""
+    with desk.store.read() as tx:
+        return rows.newest(tx)
+
+
+def events(
+    desk: Desk,
+    *,
+    after: int,
+    limit: int,
+    application: str | None = None,
+    environment: str | None = None,
+) -> dict[str, Any]:
+    """Events after a position; `next` is what to ask after: nothing up to it is missed.
+
+    Args:
+        desk: The collaborators.
+        after: Only events with a higher position.
+        limit: At most so many.
+        application: Only of this application.
+        environment: Only of this environment.
+    """
+    with desk.store.read() as tx:
+        place = inspect.place(tx, application, environment)
+        until = rows.newest(tx)
+        found = rows.read(tx, Wanted(after, limit, **place), until=until)
+    reached = found[-1].position if len(found) == limit else max(until, after)
+    return {"items": [view.event(event) for event in found], "next": reached}

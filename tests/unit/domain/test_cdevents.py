@@ -1,0 +1,150 @@
+"""Events as CDEvents 0.5.1 in CloudEvents 1.0."""
+
+import re
+from typing import Any
+
+import pytest
+
+from manent_server.domain import cdevents, events
+from manent_server.domain.deploy import Outcome
+
+URL = "https://manent.example"
+ENDED = {
+    "id": "e1",
+    "position": 7,
+    "at": "2027-01-31T18:00:00.000000Z",
+    "type": "deploy.ended",
+    "actor": "manent",
+    "deploy": "d2",
+    "application": "shop",
+    "environment": "production",
+    "detail": {
+        "outcome": "deployed",
+        "version": "1.0+b",
+        "error": None,
+        "kind": "deploy",
+        "root": "d1",
+        "sha256": "ab" * 32,
+        "replaces": None,
+    },
+}
+# What the custom schema of the specification allows.
+CUSTOM = re.compile(r"dev\.cdeventsx\.[a-zA-Z0-9]+-[a-zA-Z]+\.[a-zA-Z]+\.[0-9]\.[0-9]\.[0-9]")
+STANDARD = re.compile(r"dev\.cdevents\.(pipelinerun|service)\.[a-z]+\.0\.3\.0")
+
+
+def ended(**detail: Any) -> dict[str, Any]:
+    return {**ENDED, "detail": {**ENDED["detail"], **detail}}
+
+
+def test_a_first_deploy_is_a_service_deployed() -> None:
+    body = cdevents.cloud_event(ENDED, url=URL)
+
+    assert body == {
+        "specversion": "1.0",
+        "id": "e1",
+        "source": URL,
+        "type": "dev.cdevents.service.deployed.0.3.0",
+        "subject": "shop",
+        "time": ENDED["at"],
+        "datacontenttype": "application/json",
+        "data": {
+            "context": {
+                "specversion": "0.5.1",
+                "id": "e1",
+                "source": URL,
+                "type": "dev.cdevents.service.deployed.0.3.0",
+                "timestamp": ENDED["at"],
+                "chainId": "d1",
+            },
+            "subject": {
+                "id": "shop",
+                "source": URL,
+                "content": {
+                    "environment": {"id": "production", "source": URL},
+                    "artifactId": f"pkg:generic/shop@1.0%2Bb?checksum=sha256:{'ab' * 32}",
+                },
+            },
+            "customData": ENDED,
+            "customDataContentType": "application/json",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("detail", "predicate"),
+    [
+        ({"replaces": "d0"}, "service.upgraded"),
+        ({"kind": "rollback", "replaces": "d0"}, "service.rolledback"),
+        ({"outcome": "partial"}, "service.deployed"),
+        ({"outcome": "rolled_back"}, "pipelinerun.finished"),
+    ],
+)
+def test_an_end_has_its_word(detail: dict[str, Any], predicate: str) -> None:
+    kind = cdevents.cloud_event(ended(**detail), url=URL)["type"]
+    assert kind == f"dev.cdevents.{predicate}.0.3.0"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        ("failed", "failure"),
+        ("rolled_back", "failure"),
+        ("poisoned", "error"),
+        ("cancelled", "cancel"),
+        ("superseded", "cancel"),
+        ("something new", "error"),
+    ],
+)
+def test_an_end_that_is_no_success_has_an_outcome(outcome: str, word: str) -> None:
+    body = cdevents.cloud_event(ended(outcome=outcome, error={"message": "no"}), url=URL)
+    assert body["data"]["subject"] == {
+        "id": "d2",
+        "source": URL,
+        "content": {
+            "pipelineName": "shop/production",
+            "uri": f"{URL}/api/v1/deploys/d2",
+            "outcome": word,
+            "errors": "no",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("deploy.requested", "dev.cdevents.pipelinerun.queued.0.3.0"),
+        ("deploy.started", "dev.cdevents.pipelinerun.started.0.3.0"),
+        ("deploy.taken_over", "dev.cdeventsx.manent-deploy.takenOver.0.1.0"),
+        ("lock.set", "dev.cdeventsx.manent-lock.set.0.1.0"),
+    ],
+)
+def test_every_event_has_a_type(name: str, kind: str) -> None:
+    event = {**ENDED, "type": name, "detail": {"lock": "l1"}}
+    body = cdevents.cloud_event(event, url=URL)
+    assert (body["type"], body["subject"]) == (kind, "d2")
+    assert "outcome" not in body["data"]["subject"]["content"]
+
+
+def test_an_event_of_no_deploy_has_a_subject_too() -> None:
+    event = {**ENDED, "type": "lock.set", "deploy": None, "application": None, "detail": {}}
+    assert cdevents.cloud_event(event, url=URL)["subject"] == "production"
+    event["environment"] = None
+    body = cdevents.cloud_event(event, url=URL)
+    assert body["subject"] == "e1"
+    assert "chainId" not in body["data"]["context"]
+
+
+@pytest.mark.parametrize("name", events.KINDS)
+def test_types_are_as_the_specification_wants_them(name: str) -> None:
+    kind = cdevents.type_of(name)
+    assert STANDARD.fullmatch(kind) or CUSTOM.fullmatch(kind)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_no_outcome_is_without_a_type(outcome: Outcome) -> None:
+    assert STANDARD.fullmatch(cdevents.type_of("deploy.ended", {"outcome": outcome}))
+
+
+def test_a_name_without_letters_has_a_type_as_well() -> None:
+    assert CUSTOM.fullmatch(cdevents.type_of("7"))
