@@ -14,7 +14,7 @@ from manent_server.engine import closing
 from manent_server.engine import version as versions
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
-from manent_server.store import deploys, marks, queue, records, workers
+from manent_server.store import deploys, history, marks, queue, records, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.queue import Environment
 from manent_server.store.repeat import is_transient
@@ -166,15 +166,23 @@ class Admission:
         return True
 
     def _is_outdated(self, tx: Transaction, row: Deploy) -> bool:
-        """A later deploy of the application has succeeded there meanwhile."""
+        """A later deploy of the application has succeeded there, or its version was given up."""
         if row.kind == Kind.ROLLBACK or "outdated" in (row.override or ()):
             return False
         place = (row.application, row.environment)
         later = queue.later_success(tx, place, queue.age(tx, row))
-        if later is None:
+        by = later.id if later is not None else _given_up_by(tx, row)
+        if by is None:
             return False
-        ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=later.id)
+        ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=by)
         return closing.close(tx, ending)
+
+
+def _given_up_by(tx: Transaction, row: Deploy) -> str | None:
+    """The deploy that gave up what automation is about to bring back, also after the hold."""
+    if row.origin == deploys.REQUEST:
+        return None
+    return history.rolled_back_from(tx, row.application, row.environment, row.version)
 
 
 def _follow_live(tx: Transaction, row: Deploy) -> None:
