@@ -135,3 +135,60 @@ def _package(event: Mapping[str, Any]) -> str:
     name = quote(str(event["application"]), safe="")
     digest = detail.get("sha256")
     return f"pkg:generic/{name}@{version}" + (f"?checksum=sha256:{digest}" if digest else "")
+
+
+_PAGE: Final = """# Events
+
+What happens is told as events: in the stream `GET /api/v1/events`, to the receivers under `notify`
+in manent.yml, and to plugins with the hook `deploy_event`. An event is
+`{id, position, at, type, actor, deploy, application, environment, detail}`. `position` counts all
+events of an installation without a hole, in the order in which they became known; `id` is the same
+wherever the event is told, and however often.
+
+A webhook carries the event as a [CDEvent](https://cdevents.dev) %s inside a
+[CloudEvent](https://cloudevents.io) 1.0 (structured mode, `application/cloudevents+json`); the
+event itself is its `customData`. How to receive one:
+[be told what happens](../how-to/be-told-what-happens.md).
+
+| Event | What happened | Type in a webhook |
+|---|---|---|
+"""
+_ENDS: Final = (
+    ("deployed", "service.deployed", "the first of its application there"),
+    ("deployed", "service.upgraded", "any later one"),
+    ("deployed", "service.rolledback", "of kind rollback"),
+    ("any other", "pipelinerun.finished", "`outcome` is failure, cancel or error"),
+)
+
+
+def render_reference() -> str:
+    """The page that lists every event, as Markdown."""
+    rows = [
+        f"| `{name}` | {meaning} | {_shown_type(name)} |"
+        for name, meaning in sorted(events.KINDS.items())
+    ]
+    ends = [
+        f"| {outcome} | `dev.cdevents.{word}.{_STANDARD_VERSION}` | {when} |"
+        for outcome, word, when in _ENDS
+    ]
+    return "\n".join(
+        [
+            _PAGE % SPEC + "\n".join(rows),
+            "",
+            f"`{events.NOTICES}*` stand in the stream and in the record alone: nobody is sent a "
+            "notice about notices.",
+            "",
+            f"## The type of `{events.ENDED}`",
+            "",
+            "| Outcome | Type | When |",
+            "|---|---|---|",
+            *ends,
+            "",
+        ]
+    )
+
+
+def _shown_type(name: str) -> str:
+    if name == events.ENDED:
+        return "by its outcome, below"
+    return "-" if name.startswith(events.NOTICES) else f"`{type_of(name)}`"

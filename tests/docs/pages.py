@@ -13,6 +13,7 @@ PAGES = {
     "reference/api.md": "manent_server.api.reference:render",
     "reference/cases.md": "tests.docs.cases:render",
     "reference/cli.md": "manent_cli.reference:render",
+    "reference/events.md": "manent_server.domain.cdevents:render_reference",
     "reference/errors.md": "manent_server.api.reference:render_errors",
     "reference/hooks.md": "manent_server.sdk.reference:render",
     "reference/manent-yml.md": "manent_server.settings.reference:render",

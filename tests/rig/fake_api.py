@@ -152,10 +152,8 @@ class FakeApi:
         with self._lock:
             if key in self._keys:
                 return 202, self.deploy(self._keys[key]["id"])
-            if parts[-1] == "cancel":
-                return 200, self._cancel(parts[1], body)
-            if parts[-1] == "abandon":
-                return 200, self._abandon(parts[1], body)
+            if parts[-1] in {"cancel", "abandon", "resend"}:
+                return 200, self._changed(parts, body)
             if parts[0] in {"locks", "schedules"}:
                 return 201, self._made(parts[0], body)
             given = {name: value for name, value in body.items() if name != "to"}
@@ -166,6 +164,13 @@ class FakeApi:
                 given, kind, version = {"rerun_of": before["id"]}, "deploy", before["version"]
             self._keys[key] = self.add(**{**given, "kind": kind, "version": version})
             return 202, self.deploy(self._keys[key]["id"])
+
+    def _changed(self, parts: Sequence[str], body: Any) -> Any:
+        """What there is already, after the change."""
+        if parts[-1] == "resend":
+            return self.fixed["/".join(parts[:2])]
+        change = self._cancel if parts[-1] == "cancel" else self._abandon
+        return change(parts[1], body)
 
     def _made(self, what: str, body: Object) -> Object:
         if what == "schedules":

@@ -52,6 +52,36 @@ SCHEDULE = {
 }
 LOCK = {"id": "l1", "reason": "audit", "owner": "ann", "automatic": False}
 
+SINK: dict[str, Any] = {
+    "name": "board",
+    "plugin": "webhook",
+    "events": ["*"],
+    "applications": [],
+    "environments": [],
+    "is_on": False,
+    "off_reason": "answered 410",
+    "waiting": 0,
+    "dead": 3,
+    "url": "https://hooks.example/not-for-answers",
+}
+NOTICE: dict[str, Any] = {
+    "id": "n1",
+    "sink": "board",
+    "state": "dead",
+    "created_at": "2027-01-01T00:00:00Z",
+    "tries": 4,
+    "expires_at": "2027-01-02T00:00:00Z",
+    "error": "answered 500",
+    "event": {
+        "id": "e1",
+        "position": 1,
+        "at": "2027-01-01T00:00:00Z",
+        "type": "lock.set",
+        "actor": "ann",
+        "detail": {},
+    },
+}
+
 
 class FakeUsecases:
     """Remembers what it was asked and answers from plain values.
@@ -109,6 +139,10 @@ class FakeUsecases:
             "log": self._log,
             "events": self._events,
             "newest_event": self._newest_event,
+            "sinks": lambda: {"items": [SINK]},
+            "resend_all": lambda _: SINK,
+            "notices": lambda: {"items": [NOTICE], "next": "n0"},
+            "resend": lambda _: NOTICE,
             "ready": lambda: self.report,
         }
         found = {name: self._remembered(name, answer) for name, answer in answers.items()}

@@ -148,3 +148,11 @@ def test_no_outcome_is_without_a_type(outcome: Outcome) -> None:
 
 def test_a_name_without_letters_has_a_type_as_well() -> None:
     assert CUSTOM.fullmatch(cdevents.type_of("7"))
+
+
+def test_the_page_names_every_event_and_type() -> None:
+    page = cdevents.render_reference()
+    assert all(f"| `{name}` |" in page for name in events.KINDS)
+    for detail in ({}, {"replaces": "d0"}, {"kind": "rollback"}, {"outcome": "failed"}):
+        kind = cdevents.cloud_event(ended(**detail), url=URL)["type"]
+        assert f"`{kind}`" in page
