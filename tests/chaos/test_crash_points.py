@@ -9,6 +9,7 @@ import pytest
 
 from tests.chaos import crash
 from tests.conftest import StartRig
+from tests.rig.forge import late_site
 from tests.rig.ledger import Ledger
 from tests.rig.process import until
 from tests.rig.serve import ENDED, Rig
@@ -30,8 +31,8 @@ def start(start_rig: StartRig, url: str, folder: Path) -> Rig:
         "recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"},
         "applications": {"walk": ledger.application(**walk)},
     }
-    site = Path(crash.__file__).with_name("site")
-    environ = {"CHAOS_CRASH": str(folder / "crash"), "PYTHONPATH": str(site)}
+    site = late_site(Path(crash.__file__).with_name("site"))
+    environ = {"CHAOS_CRASH": str(folder / "crash"), **site}
     return start_rig(url, config, environ=environ)
 
 

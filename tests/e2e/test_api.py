@@ -48,7 +48,8 @@ def test_a_log_is_followed_across_broken_connections(shared: Rig) -> None:
 
 def test_two_hundred_watchers_leave_the_api_alone(shared: Rig) -> None:
     """B103: many pages follow one log; requests are answered meanwhile."""
-    shared.ledger.tell({"sleep": 5})
+    go = shared.folder / "watched"
+    shared.ledger.tell({"wait_for": str(go)})
     deploy = shared.deploy("1")["id"]
     url = f"{shared.url}/api/v1/deploys/{deploy}/logs"
     headers = {"Authorization": f"Bearer {shared.token}", "Accept": "text/event-stream"}
@@ -62,6 +63,7 @@ def test_two_hundred_watchers_leave_the_api_alone(shared: Rig) -> None:
         assert time.monotonic() - began < 3
         for answer in open_ones:
             answer.close()
+    go.touch()
     assert shared.ended(deploy)["state"] == "SUCCESS"
 
 

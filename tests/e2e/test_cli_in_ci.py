@@ -124,13 +124,15 @@ def test_what_never_became_a_deploy_has_a_code_too(shared: Rig) -> None:
 
 def test_the_waiting_time_has_an_end(shared: Rig) -> None:
     """B151: at its end a code of its own and the id; the work goes on."""
-    shared.ledger.tell({"sleep": 6}, application="slow", version="1")
+    go = shared.folder / "slow"
+    shared.ledger.tell({"wait_for": str(go)}, application="slow", version="1")
     began = time.monotonic()
     told = shared.cli(["deploy", "slow", "staging", "1", "--timeout", "2s"])
     assert told.returncode == 7
     assert time.monotonic() - began < 12
     deploy = newest(shared, "slow")["id"]
     assert f"still running, id {deploy}" in told.stderr
+    go.touch()
     assert shared.ended(deploy)["outcome"] == "deployed"
     assert shared.cli(["wait", deploy]).returncode == 0
 
@@ -139,7 +141,8 @@ def test_the_waiting_time_has_an_end(shared: Rig) -> None:
 def test_a_client_that_ends_leaves_its_deploy_alone(shared: Rig, number: signal.Signals) -> None:
     """B151: Ctrl-C ends the waiting, not the deploy."""
     version = f"2.{int(number)}"
-    shared.ledger.tell({"sleep": 3}, application="slow", version=version)
+    go = shared.folder / f"slow-{version}"
+    shared.ledger.tell({"wait_for": str(go)}, application="slow", version=version)
     client = start(shared, "deploy", "slow", "staging", version)
     deploy = first_line(client)
     until(lambda: shared.ledger.runs(deploy=deploy), what="the hook")
@@ -147,6 +150,7 @@ def test_a_client_that_ends_leaves_its_deploy_alone(shared: Rig, number: signal.
     _, said = client.communicate(timeout=20)
     assert client.returncode == 130, said
     assert deploy in said
+    go.touch()
     assert shared.ended(deploy)["outcome"] == "deployed"
 
 

@@ -73,7 +73,8 @@ def test_more_room_is_used_at_once(shared: Rig) -> None:
     """A raised concurrency admits what waits."""
     shared.configure({"environments": {"staging": {"concurrency": 1}}})
     reload(shared, says="reloaded")
-    shared.ledger.tell({"sleep": 8})
+    go = shared.folder / "go"
+    shared.ledger.tell({"wait_for": str(go)})
     first = shared.deploy("1", application="stays")["id"]
     until(lambda: shared.ledger.runs(deploy=first), what="the first hook")
     second = shared.deploy("1", application="leaves")
@@ -82,6 +83,7 @@ def test_more_room_is_used_at_once(shared: Rig) -> None:
     reload(shared, says="reloaded")
     until(lambda: shared.ledger.runs(deploy=second["id"]), what="the second hook", limit=6)
     assert shared.get(f"/deploys/{first}")["state"] == "PENDING"
+    go.touch()
     for deploy in (first, second["id"]):
         assert shared.ended(deploy)["outcome"] == "deployed"
 
@@ -124,12 +126,14 @@ def test_a_check_against_what_is_live_names_the_deploys(shared: Rig) -> None:
 
 def test_an_application_is_not_dropped_under_a_live_deploy(shared: Rig) -> None:
     """Refused with the deploys' ids; once they have ended it may go, its history stays."""
-    shared.ledger.tell({"sleep": 4}, application="leaves")
+    go = shared.folder / "leave"
+    shared.ledger.tell({"wait_for": str(go)}, application="leaves")
     live = shared.deploy("3", application="leaves")["id"]
     until(lambda: shared.ledger.runs(deploy=live), what="the hook")
     shared.configure({"applications": {"leaves": None}})
     said = reload(shared, says="reload changes nothing")
     assert live in said
+    go.touch()
     assert shared.ended(live)["outcome"] == "deployed"
     reload(shared, says="reloaded")
     body = {"application": "leaves", "environment": "staging", "version": "4"}

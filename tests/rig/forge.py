@@ -1,4 +1,4 @@
-"""Servers that are forked from a process with their libraries loaded, in place of a start by exec.
+"""Servers and their commands, forked from a process that has their libraries loaded.
 
 What runs is the same code, in a process with session, environment, folder and output of its own;
 only the second it takes to load the libraries is spent once per process of tests. What changes how
@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ _MESSAGE = 1 << 20
 _BEFORE_PYTHON = ("PYTHON", "LD_", "TZ", "LC_")
 _POLL = 0.01
 
+_making = threading.Lock()
 is_allowed = threading.Event()
 """Set by pytest: everything else starts servers as a user does."""
 
@@ -95,9 +97,28 @@ class Forge:
                 env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             )  # fmt: skip
 
-    def start(self, command: Sequence[str], log: Path, environ: Mapping[str, str]) -> Forged:
-        """Fork a server."""
-        order = {"command": list(command), "log": str(log), "environ": dict(environ)}
+    def start(
+        self,
+        command: Sequence[str | Path],
+        *,
+        folder: Path,
+        files: Sequence[Path | str],
+        environ: Mapping[str, str],
+    ) -> Forged:
+        """Fork a server or one of its commands.
+
+        Args:
+            command: Its argument list.
+            folder: Its working folder.
+            files: What it reads, and what its two outputs are added to.
+            environ: All of its variables.
+        """
+        order = {
+            "command": [str(word) for word in command],
+            "folder": str(folder),
+            "files": [str(file) for file in files],
+            "environ": dict(environ),
+        }
         with self._lock:
             self._control.send(json.dumps(order).encode())
             while "started" not in (said := self._hear()):
@@ -122,9 +143,14 @@ class Forge:
         return said
 
 
-@cache
 def forge() -> Forge:
     """The one of this process; it ends with it, and its servers with it."""
+    with _making:
+        return _forge()
+
+
+@cache
+def _forge() -> Forge:
     return Forge(die_with_parent())
 
 
@@ -134,11 +160,36 @@ def die_with_parent() -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL"] if is_main and shutil.which("setpriv") else []
 
 
+def late_site(folder: Path) -> dict[str, str]:
+    """Variables by which a server imports the `sitecustomize` of a folder.
+
+    For one whose work may as well be done once the libraries are loaded; one that has to come
+    before them is named by PYTHONPATH.
+    """
+    return {"FORGE_SITE" if is_allowed.is_set() else "PYTHONPATH": str(folder)}
+
+
 def suits(command: Sequence[str | Path], environ: Mapping[str, str]) -> bool:
     """Whether a fork is the same as a start by exec."""
-    is_server = [str(word) for word in command[:2]] == [_PROGRAM, "serve"]
-    return (
-        is_allowed.is_set()
-        and is_server
-        and not any(name.startswith(_BEFORE_PYTHON) for name in environ)
-    )
+    is_ours = is_allowed.is_set() and str(command[0]) == _PROGRAM
+    return is_ours and not any(name.startswith(_BEFORE_PYTHON) for name in environ)
+
+
+def run(
+    command: Sequence[str], *, folder: Path, environ: Mapping[str, str], said: str, limit: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `said` is its standard input.
+
+    Raises:
+        subprocess.TimeoutExpired: It was not over within `limit` seconds, and was killed.
+    """
+    with tempfile.TemporaryDirectory(prefix="manent-forge-") as place:
+        files = [Path(place) / name for name in ("in", "out", "err")]
+        files[0].write_text(said)
+        child = forge().start(command, folder=folder, files=files, environ=environ)
+        try:
+            code = child.wait(limit)
+        finally:
+            child.kill()
+        out, err = (file.read_text() for file in files[1:])
+    return subprocess.CompletedProcess(command, code, out, err)

@@ -85,17 +85,20 @@ def become(order: dict[str, Any]) -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != order["parent"]:
         os._exit(1)
-    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for source, number in ((nothing, 0), (log, 1), (log, 2)):
+    for number, file in enumerate(order["files"]):
+        added = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        source = os.open(file, os.O_CLOEXEC | (added if number else os.O_RDONLY), 0o644)
         os.dup2(source, number)
-    os.close(log)
-    os.close(nothing)
-    os.chdir(Path(order["log"]).parent)
+        os.close(source)
+    os.chdir(order["folder"])
     os.environ.clear()  # noqa: TID251 - it is a process of its own
     os.environ.update(order["environ"])  # noqa: TID251
     sys.argv = order["command"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
+    if "FORGE_SITE" in order["environ"]:
+        sys.path.insert(1, order["environ"]["FORGE_SITE"])
+        sys.modules.pop("sitecustomize", None)
+        __import__("sitecustomize")
 
 
 def main() -> None:

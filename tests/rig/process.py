@@ -11,6 +11,7 @@ from typing import TypeVar
 from tests.rig.forge import Forged, die_with_parent, forge, suits
 
 Found = TypeVar("Found")
+Child = Forged | subprocess.Popen[bytes]
 _STOP_LIMIT = 30.0
 
 
@@ -33,14 +34,27 @@ class Process:
 
     It dies with the test process; start it from the main thread, since the kernel counts the
     thread (from any other thread that guard is left out).
+
+    Args:
+        command: Its argument list; a server of ours is forked from one that is loaded.
+        log: Where its output is added.
+        environ: All of its variables.
+        is_exact: Whether it is to be started just as a user does, whatever it is.
     """
 
     def __init__(
-        self, command: Sequence[str | Path], *, log: Path, environ: Mapping[str, str]
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        environ: Mapping[str, str],
+        is_exact: bool = False,
     ) -> None:
         self.log = log
-        self._start = log.stat().st_size if log.exists() else 0
-        self._child = _start(command, log, environ)
+        log.touch()
+        self._start = log.stat().st_size
+        start = forked if suits(command, environ) and not is_exact else started
+        self._child = start(command, log, environ)
 
     @property
     def pid(self) -> int:
@@ -138,11 +152,14 @@ def _with_parents(link: Path) -> list[Path]:
     return [place, *place.parents]
 
 
-def _start(
-    command: Sequence[str | Path], log: Path, environ: Mapping[str, str]
-) -> Forged | subprocess.Popen[bytes]:
-    if suits(command, environ):
-        return forge().start([str(word) for word in command], log, environ)
+def forked(command: Sequence[str | Path], log: Path, environ: Mapping[str, str]) -> Child:
+    """Fork it from the forge."""
+    files = (os.devnull, log, log)
+    return forge().start(command, folder=log.parent, files=files, environ=environ)
+
+
+def started(command: Sequence[str | Path], log: Path, environ: Mapping[str, str]) -> Child:
+    """Start it by exec."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [*die_with_parent(), *command],

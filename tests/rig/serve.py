@@ -11,7 +11,7 @@ from typing import Any, Self
 import httpx2
 import yaml
 
-from tests.rig import prepared
+from tests.rig import forge, prepared
 from tests.rig.ledger import Ledger
 from tests.rig.ports import free_port
 from tests.rig.process import Ended, Process, sweep, until
@@ -277,10 +277,13 @@ def run(  # noqa: PLR0913 - what `subprocess.run` takes, in the rig's words
     limit: float = 100.0,
 ) -> Finished:
     """Run a command to its end; with `check` an exit code other than 0 is an error."""
-    ended = subprocess.run(
-        command, cwd=cwd, env=environ, input=input,
-        text=True, capture_output=True, timeout=limit, check=False,
-    )  # fmt: skip
+    if forge.suits(command, environ):
+        ended = forge.run(command, folder=cwd, environ=environ, said=input, limit=limit)
+    else:
+        ended = subprocess.run(
+            command, cwd=cwd, env=environ, input=input,
+            text=True, capture_output=True, timeout=limit, check=False,
+        )  # fmt: skip
     if check and ended.returncode != 0:
         said = f"{ended.stdout}{ended.stderr}"
         raise AssertionError(f"{' '.join(command)}: exit {ended.returncode}\n{said}")

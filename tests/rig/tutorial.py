@@ -104,7 +104,8 @@ class Reader:
     def _serve(self, command: Command) -> str:
         log = self._here / "serve.log"
         words = command.text.split()
-        server = Process([str(BIN / words[0]), *words[1:]], log=log, environ=self._environ())
+        program = [str(BIN / words[0]), *words[1:]]
+        server = Process(program, log=log, environ=self._environ(), is_exact=True)
         self._servers.append(server)
 
         def said() -> str | None:
