@@ -135,6 +135,9 @@ class Service:
         if code != 0 and self._crew is not None:
             self._crew.abandon()
             return code
+        if self._crew is not None:
+            # Before anything is waited for: nothing is taken after the signal.
+            self._crew.refuse()
         if self._couriers is not None:
             self._couriers.stop()
         loops.stop()

@@ -67,11 +67,15 @@ class Crew:
         """How many deploys run here."""
         return len(self.watch.running())
 
+    def refuse(self) -> None:
+        """Put back what the queue still hands out."""
+        self.shop.lifeline.draining.set()
+
     def drain(self) -> None:
         """Take nothing new, let what runs finish, interrupt what does not, sign off."""
+        self.refuse()
         self.watcher.stop()
         lifeline = self.shop.lifeline
-        lifeline.draining.set()
         with suppress(Unavailable):
             start.announce_drain(self.shop.store, self.shop.identity)
         timer = threading.Timer(self.drain_timeout.total_seconds(), self._cut)
