@@ -19,6 +19,7 @@ HOMES: dict[str, list[str] | None] = {
     "alembic": ["manent_migrations", "manent_server.store"],
     "anyio": ["manent_server.api", "manent_server.web"],
     "cronsim": ["manent_server.domain"],
+    "dateutil": ["manent_server.domain"],
     "dbos": ["manent_server.engine"],
     "durationpy": ["manent_server.settings"],
     "fastapi": ["manent_server.api", "manent_server.web"],
