@@ -7,6 +7,7 @@ disagree.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from manent_server.domain import windows
 from manent_server.domain.deploy import Kind, Phase
@@ -45,6 +46,11 @@ class Facts:
     at: datetime
     rules: Rules = field(default_factory=Rules)
     marks: Sequence[Mark] = ()
+
+    @cached_property
+    def shut(self) -> windows.Shut | None:
+        """What the windows say; looked up once, however many deploys are judged."""
+        return windows.shut(self.rules.windows, at=self.at) if self.rules.windows else None
 
 
 @dataclass(frozen=True)
@@ -128,12 +134,10 @@ def _let_through(asked: Asked, rules: Rules) -> frozenset[str]:
 
 
 def _all(asked: Asked, facts: Facts) -> list[ClosedGate]:
-    found = [_marked(mark) for mark in _binding(asked, facts)]
-    if asked.not_before is not None and asked.not_before > facts.at:
-        found.insert(0, _scheduled(asked, asked.not_before))
-    shut = windows.shut(facts.rules.windows, at=facts.at) if facts.rules.windows else None
-    if shut is not None:
-        found.append(_outside(asked.environment, shut))
+    found = [*timer(asked.not_before, at=facts.at, since=asked.requested_at)]
+    found += [_marked(mark) for mark in _binding(asked, facts)]
+    if facts.shut is not None:
+        found.append(_outside(asked.environment, facts.shut))
     return found
 
 
@@ -179,7 +183,7 @@ def of_environment(environment: str, facts: Facts) -> tuple[ClosedGate, ...]:
         for mark in facts.marks
         if mark.environment in (None, environment) and mark.binds(at=facts.at)
     ]
-    shut = windows.shut(facts.rules.windows, at=facts.at) if facts.rules.windows else None
+    shut = facts.shut
     return (*found, *([_outside(environment, shut)] if shut is not None else []))
 
 
@@ -224,11 +228,20 @@ def _outside(environment: str, shut: windows.Shut) -> ClosedGate:
     )
 
 
-def _scheduled(asked: Asked, not_before: datetime) -> ClosedGate:
+def timer(
+    not_before: datetime | None, *, at: datetime, since: datetime | None = None
+) -> tuple[ClosedGate, ...]:
+    """The gate that a deploy's own first instant is, while it lies ahead."""
+    if not_before is None or not_before <= at:
+        return ()
+    return (_scheduled(not_before, since),)
+
+
+def _scheduled(not_before: datetime, since: datetime | None) -> ClosedGate:
     return ClosedGate(
         gate="schedule",
         phase=Phase.SCHEDULED,
-        closed_since=asked.requested_at,
+        closed_since=since,
         opens_at=not_before,
         opened_by="time",
         command=None,

@@ -82,7 +82,7 @@ class Shop:
     metrics: Metrics
     caps: Caps
     workdir: Path
-    admit: Callable[[str], None]
+    admit: Callable[[str], object]
     lifeline: Lifeline
     max_recoveries: int
     lease: timedelta | None = None

@@ -86,7 +86,7 @@ class Reconciler:
     def findings(self) -> list[Finding]:
         """Every live deploy without anybody to go on with it."""
         with self.desk.store.read() as tx:
-            rows = [row for row in deploys.live(tx) if row.state != State.DELAYED]
+            rows = deploys.placed(tx)
             crew = {worker.id: worker for worker in workers.everyone(tx)}
             slots = {slot.deploy for slot in queue.slots(tx)}
             # What asks a person is gone on with by the answer alone.
@@ -226,7 +226,7 @@ class Reconciler:
     def _conclude_cancelled(self) -> None:
         """Cancelled deploys that no living worker runs end here."""
         with self.desk.store.read() as tx:
-            rows = [row for row in deploys.live(tx) if row.cancel_requested_at is not None]
+            rows = deploys.cancelled(tx)
             at = tx.now()
             crew = {worker.id: worker for worker in workers.everyone(tx)}
         for row in rows:
@@ -321,7 +321,7 @@ def dispose(desk: Desk) -> int:
     waiting = inspection.unfinished(client)
     current = set()
     with desk.store.read() as tx:
-        for row in deploys.live(tx):
+        for row in deploys.placed(tx):  # without a place no dispatch of it may run
             current.add(workflow_id(row.id, row.dispatch))
     # Read after the engine was asked: a dispatch made meanwhile is in neither list.
     old = [workflow for workflow in waiting if workflow not in current]

@@ -36,7 +36,8 @@ class Instant(sa.types.TypeDecorator[datetime]):
         if value is None:
             return None
         if isinstance(value, str):
-            return datetime.strptime(value, _SQLITE_INSTANT).replace(tzinfo=UTC)
+            # Ten times as fast as strptime, which counts where thousands are read.
+            return datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=UTC)
         read: datetime = value
         return read.astimezone(UTC)
 

@@ -325,6 +325,15 @@ def placed(tx: Transaction) -> list[Deploy]:
     return [of(row) for row in tx.connection.execute(query)]
 
 
+def cancelled(tx: Transaction) -> list[Deploy]:
+    """Deploys somebody has cancelled that have not ended yet."""
+    d = tx.tables.deploys
+    query = whole(tx.tables).where(
+        d.c.state.in_((State.ENQUEUED, State.PENDING)), d.c.cancel_requested_at.is_not(None)
+    )
+    return [of(row) for row in tx.connection.execute(query.order_by(d.c.requested_at))]
+
+
 def lock_free(tx: Transaction, ids: Sequence[str]) -> list[Deploy]:
     """Those of the deploys whose row nobody holds, locked in the order of their ids."""
     d = tx.tables.deploys

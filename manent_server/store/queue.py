@@ -71,16 +71,21 @@ def next_number(tx: Transaction, environment: str) -> int:
 
 def next_ticket(tx: Transaction, environment: str) -> int:
     """The next place in the order of admission there."""
-    return _draw(tx, environment, "next_ticket")
+    return next_tickets(tx, environment, 1)
 
 
-def _draw(tx: Transaction, environment: str, counter: str) -> int:
+def next_tickets(tx: Transaction, environment: str, count: int) -> int:
+    """The first of as many places in the order of admission there."""
+    return _draw(tx, environment, "next_ticket", count)
+
+
+def _draw(tx: Transaction, environment: str, counter: str, count: int = 1) -> int:
     e = tx.tables.environments
     drawn = tx.connection.execute(
         sa.update(e)
         .where(e.c.name == environment)
-        .values({counter: e.c[counter] + 1})
-        .returning(e.c[counter] - 1)
+        .values({counter: e.c[counter] + count})
+        .returning(e.c[counter] - count)
     )
     return int(drawn.scalar_one())
 
@@ -195,16 +200,28 @@ def _one_waiting(tables: Tables) -> sa.Select[Any]:
     return query.limit(1)
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Which part of a queue is asked for: deploys of these pools, after a place in it."""
+
+    pools: Collection[str]
+    after: tuple[int, int] | None = None
+
+
 def heads(
-    tx: Transaction, environment: str, *, without: Collection[str], passed: Collection[str]
+    tx: Transaction, environment: str, reach: Reach, *, without: Collection[str]
 ) -> list[Deploy]:
-    """The next deploys of the queue, passing over applications at work and those looked at."""
+    """The next deploys of the queue, passing over applications at work."""
     d = tx.tables.deploys
     query = deploys.whole(tx.tables).where(
         _queued(tx, environment),
         d.c.application.not_in(without),
-        d.c.id.not_in(passed),
+        d.c.pool.in_(reach.pools),
     )
+    if reach.after is not None:
+        priority, ticket = reach.after
+        is_same = sa.and_(d.c.priority == priority, d.c.ticket > ticket)
+        query = query.where(d.c.priority >= priority, sa.or_(d.c.priority > priority, is_same))
     query = query.order_by(d.c.priority, d.c.ticket).limit(_HEADS)
     return [deploys.of(row) for row in tx.connection.execute(query)]
 
@@ -216,28 +233,44 @@ def expired(tx: Transaction, environment: str, *, at: datetime, limit: int) -> l
     return list(tx.connection.execute(query).scalars())
 
 
-def waiting_environments(tx: Transaction) -> list[str]:
+@dataclass(frozen=True)
+class Post:
+    """An environment in which something waits, and what its admission depends on.
+
+    `delayed`: something waits for its gates there; `revision` is that of the policy that wrote
+    the row; `next_ticket` moves with every deploy that joins the queue.
+    """
+
+    environment: str
+    delayed: bool
+    concurrency: int
+    revision: int
+    next_ticket: int
+
+
+def posts(tx: Transaction) -> list[Post]:
     """Environments in which something waits for a place or for its gates."""
-    return list(tx.connection.execute(_waiting_environments(tx.tables)).scalars())
+    rows = tx.connection.execute(_posts(tx.tables))
+    return [Post(*row[:5]) for row in rows if row.delayed or row.queued]
 
 
 @cache
-def _waiting_environments(tables: Tables) -> sa.Select[Any]:
-    d, s = tables.deploys, tables.slots
-    return (
-        sa.select(d.c.environment)
-        .where(
-            sa.or_(
-                d.c.state == State.DELAYED,
-                sa.and_(
-                    d.c.state == State.ENQUEUED,
-                    ~sa.exists().where(s.c.deploy == d.c.id),
-                ),
-            )
-        )
-        .distinct()
-        .order_by(d.c.environment)
+def _posts(tables: Tables) -> sa.Select[Any]:
+    """Whether there is one each asks an index for: thousands that wait cost no more."""
+    d, s, e = tables.deploys, tables.slots, tables.environments
+    here = d.c.environment == e.c.name
+    delayed = sa.exists().where(here, d.c.state == State.DELAYED)
+    queued = sa.exists().where(
+        here, d.c.state == State.ENQUEUED, ~sa.exists().where(s.c.deploy == d.c.id)
     )
+    return sa.select(
+        e.c.name,
+        delayed.label("delayed"),
+        e.c.concurrency,
+        e.c.policy_revision,
+        e.c.next_ticket,
+        queued.label("queued"),
+    ).order_by(e.c.name)
 
 
 @dataclass(frozen=True)

@@ -136,11 +136,29 @@ def _unwoken(tables: Tables) -> sa.Delete:
     return sa.delete(tables.wakes).where(tables.wakes.c.deploy == sa.bindparam("deploy"))
 
 
-def due(tx: Transaction, *, at: datetime, limit: int) -> list[str]:
+@dataclass(frozen=True)
+class Due:
+    """A deploy whose wake has come; `is_delayed`: it waits for its gates."""
+
+    deploy: str
+    environment: str
+    is_delayed: bool
+
+
+def due(tx: Transaction, *, at: datetime, limit: int) -> list[Due]:
     """Deploys whose wake has come, the longest due first."""
-    w = tx.tables.wakes
-    query = sa.select(w.c.deploy).where(w.c.at <= at).order_by(w.c.at).limit(limit)
-    return list(tx.connection.execute(query).scalars())
+    rows = tx.connection.execute(_due(tx.tables), {"now": at, "most": limit})
+    return [Due(row.deploy, row.environment, row.state == "DELAYED") for row in rows]
+
+
+@cache
+def _due(tables: Tables) -> sa.Select[Any]:
+    """Found by their instants first: few are due, however many deploys wait."""
+    w, d = tables.wakes, tables.deploys
+    first = sa.select(w.c.deploy, w.c.at).where(w.c.at <= sa.bindparam("now")).order_by(w.c.at)
+    found = first.limit(sa.bindparam("most")).subquery("due")
+    query = sa.select(found.c.deploy, d.c.environment, d.c.state)
+    return query.join_from(found, d, d.c.id == found.c.deploy).order_by(found.c.at)
 
 
 def wake_waiting(

@@ -1,8 +1,8 @@
 """Admission: who is next in an environment, in one transaction under its row lock."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -14,17 +14,18 @@ from manent_server.engine import closing
 from manent_server.engine import version as versions
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
-from manent_server.store import deploys, history, marks, queue, records, workers
+from manent_server.store import deploys, history, marks, queue, records, waiting, workers
 from manent_server.store.deploys import Deploy
-from manent_server.store.queue import Environment
+from manent_server.store.queue import Environment, Reach
 from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Store, Transaction
-from manent_server.store.workers import Executor, LeaseLost
-from manent_server.usecases import collide
+from manent_server.store.workers import LeaseLost
 from manent_server.usecases import live as lives
+from manent_server.usecases.look import Look
 
 _log = logging.getLogger(__name__)
-_BATCH = 200
+_ENDINGS = 200
+_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -48,59 +49,81 @@ class Admission:
         """The same admission, in transactions of this store."""
         return Admission(store, self._dispatcher, stale_after=self._stale_after)
 
-    def __call__(self, environment: str) -> None:
-        """Admit in a transaction of its own; a failure is the next round's to mend.
+    def __call__(self, environment: str, *, only: Sequence[str] | None = None) -> bool:
+        """Admit in transactions of its own; a failure is the next round's to mend.
+
+        Args:
+            environment: Where.
+            only: Of the deploys that wait for their gates, those that are looked at; None: all.
+
+        Returns:
+            Whether it was done.
 
         Raises:
             LeaseLost: It is admitted for a loop whose lease has ended.
         """
         try:
-            self._store.once(lambda tx: self.admit(tx, environment))
+            for _ in range(_ROUNDS):
+                if not self._store.once(lambda tx: self.admit(tx, environment, only=only)):
+                    break
         except LeaseLost:
             raise
         except Exception:  # noqa: BLE001 - logged whole; what came before stays done
             _log.exception("admission to %s failed; the next round tries again", environment)
+            return False
+        return True
 
     def within(self, tx: Transaction, environment: str) -> None:
-        """Admit as a part of a larger transaction that a failure here must not undo."""
+        """Give places as a part of a larger transaction that a failure here must not undo."""
         try:
             with tx.savepoint():
-                self.admit(tx, environment)
+                self.admit(tx, environment, only=())
         except Exception as error:
             if is_transient(error):
                 raise
             _log.exception("admission to %s failed; the next round tries again", environment)
 
-    def admit(self, tx: Transaction, name: str) -> None:
-        """Open gates, take the head of the queue while there is a place, dispatch."""
+    def admit(self, tx: Transaction, name: str, *, only: Sequence[str] | None = None) -> bool:
+        """Open gates, take the head of the queue while there is a place, dispatch.
+
+        Args:
+            tx: The transaction.
+            name: The environment.
+            only: Of the deploys that wait for their gates, those that are looked at; None: all.
+
+        Returns:
+            Whether more is to be moved than one transaction should.
+        """
         environment = queue.lock_environment(tx, name)
         if environment is None or not queue.has_waiting(tx, name):
-            return
+            return False
         at = tx.now()
         rules = load_rules(environment.rules or {})
         facts = Facts(at=at, rules=rules, marks=marks.standing(tx, at=at))
         hall = _Hall(environment, facts, at)
-        # Thousands may wait: only what moves is locked, and not all of it at once.
-        moving = [row for row in deploys.delayed(tx, name) if _moves(hall, row)]
-        for row in moving[:_BATCH]:
-            self._alone(tx, row, partial(self._open, tx, hall, row.id))
-        for deploy in queue.expired(tx, name, at=at, limit=_BATCH):
+        rows = waiting.read(tx, name, only=only) if only is None or only else []
+        has_more = Look(tx, name, facts).at(rows) if rows else False
+        late = queue.expired(tx, name, at=at, limit=_ENDINGS)
+        for deploy in late:
             closing.close(tx, Ending(deploy, None, Outcome.EXPIRED))
         self._fill(tx, hall)
+        return has_more or len(late) == _ENDINGS
 
     def _fill(self, tx: Transaction, hall: _Hall) -> None:
         """Give places to the head of the queue while there are any."""
         taken = queue.slots(tx, hall.environment.name)
         places = {slot.place for slot in taken}
         busy = {slot.application for slot in taken}
+        if len(places) >= hall.environment.concurrency:
+            return
         offering = _Offers(tx, hall, self._stale_after)
-        passed: set[str] = set()
+        reach = Reach(offering.pools)
         while len(places) < hall.environment.concurrency:
-            rows = queue.heads(tx, hall.environment.name, without=busy, passed=passed)
+            rows = queue.heads(tx, hall.environment.name, reach, without=busy)
             if not rows:
                 return
+            reach = replace(reach, after=(rows[-1].priority, rows[-1].ticket or 0))
             for row in rows:
-                passed.add(row.id)
                 is_full = len(places) >= hall.environment.concurrency
                 version = offering.version(row)
                 if is_full or row.application in busy or version is None:
@@ -124,22 +147,6 @@ class Admission:
             deploys.update(tx, row.id, phase=Phase.BLOCKED, blocked=type(error).__name__)
             return False
 
-    def _open(self, tx: Transaction, hall: _Hall, deploy: str) -> bool:
-        """A delayed deploy whose gates are open now is given its ticket."""
-        row = deploys.lock(tx, deploy)
-        if row is None or row.state != State.DELAYED or self._expires(tx, hall, row):
-            return False
-        closed = gates.closed(row.asked, hall.facts)
-        if not closed:
-            collide.make_room(tx, row, closed, hall.facts)
-            ticket = queue.next_ticket(tx, row.environment)
-            deploys.update(tx, row.id, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket)
-            if row.not_after is None:
-                records.unwake(tx, row.id)
-        elif row.phase != closed[0].phase:
-            deploys.update(tx, row.id, phase=closed[0].phase)
-        return not closed
-
     def _take(self, tx: Transaction, hall: _Hall, deploy: str, berth: "_Berth") -> bool:
         """Give the head of the queue its place, unless its turn has passed."""
         row = deploys.lock(tx, deploy)
@@ -157,12 +164,6 @@ class Admission:
         _follow_live(tx, row)
         queue.take_slot(tx, row, place=berth.place, at=hall.at)
         self._dispatcher.dispatch(tx, row.id, version=berth.version)
-        return True
-
-    def _expires(self, tx: Transaction, hall: _Hall, row: Deploy) -> bool:
-        if not gates.is_expired(row.asked, at=hall.at):
-            return False
-        closing.close(tx, Ending(row.id, None, Outcome.EXPIRED))
         return True
 
     def _is_outdated(self, tx: Transaction, row: Deploy) -> bool:
@@ -197,12 +198,6 @@ def _follow_live(tx: Transaction, row: Deploy) -> None:
     deploys.update(tx, row.id, version=live.version, sha256=live.sha256, warnings=warnings)
 
 
-def _moves(hall: _Hall, row: Deploy) -> bool:
-    """Whether a delayed deploy opens, expires or waits for another gate than it says."""
-    closed = gates.closed(row.asked, hall.facts)
-    return not closed or row.phase != closed[0].phase or gates.is_expired(row.asked, at=hall.at)
-
-
 def _wake_at_opening(tx: Transaction, row: Deploy, closed: tuple[gates.ClosedGate, ...]) -> None:
     instants = [at for at in (gates.opens_at(closed), row.not_after) if at is not None]
     if instants:
@@ -221,15 +216,13 @@ class _Offers:
     """By which workflow version some live worker of its pool can run a deploy."""
 
     def __init__(self, tx: Transaction, hall: _Hall, stale_after: timedelta) -> None:
-        self._tx = tx
-        self._hall = hall
-        self._stale_after = stale_after
-        self._pools: dict[str, list[Executor]] = {}
+        self._crew = workers.alive(tx, stale_after=stale_after, at=hall.at)
+
+    @property
+    def pools(self) -> frozenset[str]:
+        """Pools from which a live worker takes."""
+        return frozenset(pool for worker in self._crew for pool in worker.pools)
 
     def version(self, row: Deploy) -> str | None:
-        if row.pool not in self._pools:
-            self._pools[row.pool] = workers.offering(
-                self._tx, pool=row.pool, stale_after=self._stale_after, at=self._hall.at
-            )
-        plugin = row.order_body["plugin"]
-        return versions.newest(self._pools[row.pool], shape=row.order_shape, plugin=plugin)
+        crew = [worker for worker in self._crew if row.pool in worker.pools]
+        return versions.newest(crew, shape=row.order_shape, plugin=row.order_body["plugin"])

@@ -1,6 +1,7 @@
 """Wake: what waited for an instant goes on."""
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -9,13 +10,16 @@ from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.errors import Unavailable
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
-from manent_server.store import deploys, facts, queue, records
+from manent_server.store import deploys, facts, queue, records, waiting
 from manent_server.store.deploys import Deploy
+from manent_server.store.records import Due
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import cancel
 from manent_server.usecases.desk import Desk
 
 BATCH = 100
+_MANY = 1000
+_ROUNDS = 20
 AGAIN = timedelta(seconds=1)
 RECHECK = timedelta(minutes=1)
 GATE = "gate"
@@ -26,12 +30,34 @@ _log = logging.getLogger(__name__)
 
 def wake_due(desk: Desk) -> int:
     """Go on with everything whose instant has come; how many were looked at."""
-    with desk.store.read() as tx:
-        due = records.due(tx, at=tx.now(), limit=BATCH)
-    environments = {found for deploy in due if (found := _try(desk, deploy)) is not None}
-    for environment in sorted(environments):
-        desk.admission(environment)
-    return len(due)
+    looked = 0
+    for _ in range(_ROUNDS):
+        with desk.store.read() as tx:
+            due = records.due(tx, at=tx.now(), limit=_MANY)
+        delayed = [one for one in due if one.is_delayed]
+        _open_gates(desk, delayed)
+        others = [one.deploy for one in due if not one.is_delayed][:BATCH]
+        environments = {found for deploy in others if (found := _try(desk, deploy)) is not None}
+        for environment in sorted(environments):
+            desk.admission(environment, only=())
+        looked += len(delayed) + len(others)
+        if len(due) < _MANY:
+            break
+    return looked
+
+
+def _open_gates(desk: Desk, due: Sequence[Due]) -> None:
+    """Look at what waits for its start, many at once: thousands may have the same instant."""
+    places: dict[str, list[str]] = {}
+    for one in due:
+        places.setdefault(one.environment, []).append(one.deploy)
+    for environment, ids in places.items():
+        if not desk.admission(environment, only=ids):
+            desk.store.once(partial(_put_off, ids=ids))
+
+
+def _put_off(tx: Transaction, *, ids: Sequence[str]) -> None:
+    waiting.wake_at(tx, dict.fromkeys(ids, tx.now() + RECHECK))
 
 
 def _try(desk: Desk, deploy: str) -> str | None:

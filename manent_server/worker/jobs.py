@@ -9,10 +9,11 @@ from manent_server.observability.metrics import Metrics
 from manent_server.recovery import reconcile
 from manent_server.recovery.reconcile import Reconciler
 from manent_server.settings import Settings
-from manent_server.store import queue, records
+from manent_server.store import records
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import executors, fire, publish, wake
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.survey import Survey
 from manent_server.worker.loops import Job
 
 _AT_ONCE = timedelta(milliseconds=300)
@@ -25,7 +26,7 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
     """Every job, by the name of its lease."""
     often = min(settings.recovery.heartbeat_interval, timedelta(seconds=5))
     return [
-        Job("admission", _SOON, lambda desk: partial(admit_all, desk)),
+        Job("admission", _SOON, lambda desk: Survey(desk).round),
         Job("wake", _SOON, lambda desk: partial(wake.wake_due, desk)),
         Job("schedules", _SOON, lambda desk: partial(fire.fire_due, desk)),
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
@@ -50,10 +51,7 @@ def _reconcile(settings: Settings, metrics: Metrics, desk: Desk) -> Callable[[],
 
 def admit_all(desk: Desk) -> None:
     """Admit wherever something waits: a crash between an event and its admission ends here."""
-    with desk.store.read() as tx:
-        waiting = queue.waiting_environments(tx)
-    for environment in waiting:
-        desk.admission(environment)
+    Survey(desk).round()
 
 
 def forget_keys(desk: Desk) -> None:
