@@ -315,18 +315,30 @@ def _owner(delivery: Delivery | None, crew: Mapping[str, Executor]) -> Executor 
     return owner if is_current and owner and owner.recovered_by is None else None
 
 
-def dispose(desk: Desk) -> int:
-    """Cancel the engine's copies of dispatches that are no longer current."""
-    client = desk.dispatcher.client
-    waiting = inspection.unfinished(client)
-    current = set()
-    with desk.store.read() as tx:
-        for row in deploys.placed(tx):  # without a place no dispatch of it may run
-            current.add(workflow_id(row.id, row.dispatch))
-    # Read after the engine was asked: a dispatch made meanwhile is in neither list.
-    old = [workflow for workflow in waiting if workflow not in current]
-    with (
-        desk.store.write()
-    ):  # the engine writes for itself: what its holder must hold is asked here
-        pass
-    return inspection.dispose(client, old)
+@dataclass
+class Disposal:
+    """Rounds that cancel the engine's copies of dispatches that are no longer current.
+
+    At leisure: one that has only just ended may still be on its way out of its worker, which would
+    find it cancelled. What is old in two rounds is not on its way.
+    """
+
+    desk: Desk
+    _seen: frozenset[str] = frozenset()
+
+    def round(self) -> int:
+        """Cancel what was old in the round before already; how many."""
+        client = self.desk.dispatcher.client
+        waiting = inspection.unfinished(client)
+        current = set()
+        with self.desk.store.read() as tx:
+            for row in deploys.placed(tx):  # without a place no dispatch of it may run
+                current.add(workflow_id(row.id, row.dispatch))
+        # Read after the engine was asked: a dispatch made meanwhile is in neither list.
+        old = frozenset(waiting) - current
+        gone, self._seen = old & self._seen, old - self._seen
+        with (
+            self.desk.store.write()
+        ):  # the engine writes for itself: what its holder must hold is asked here
+            pass
+        return inspection.dispose(client, sorted(gone))

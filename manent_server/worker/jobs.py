@@ -6,8 +6,7 @@ from functools import partial
 
 from manent_server.engine.identity import identify
 from manent_server.observability.metrics import Metrics
-from manent_server.recovery import reconcile
-from manent_server.recovery.reconcile import Reconciler
+from manent_server.recovery.reconcile import Disposal, Reconciler
 from manent_server.settings import Settings
 from manent_server.store import records
 from manent_server.store.transaction import Transaction
@@ -30,7 +29,7 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
         Job("wake", _SOON, lambda desk: partial(wake.wake_due, desk)),
         Job("schedules", _SOON, lambda desk: partial(fire.fire_due, desk)),
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
-        Job("disposal", _DISPOSAL, lambda desk: partial(reconcile.dispose, desk)),
+        Job("disposal", _DISPOSAL, lambda desk: Disposal(desk).round),
         Job("outbox", _AT_ONCE, lambda desk: partial(publish.publish, desk)),
         Job("events", _HOURLY, lambda desk: partial(publish.forget, desk)),
         Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),
