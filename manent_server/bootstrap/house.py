@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manent_server import settings as configuration
-from manent_server.domain.errors import ConfigurationError, ManentError
+from manent_server.domain.errors import ConfigurationError, ManentError, Unavailable
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.version import build
 from manent_server.observability import log
@@ -19,6 +19,7 @@ from manent_server.settings import Settings, fill
 from manent_server.settings.reload import reload
 from manent_server.sources import secrets
 from manent_server.store.engine import Engines, connect
+from manent_server.store.repeat import never
 from manent_server.store.transaction import Store
 from manent_server.usecases import policy, sinks
 from manent_server.usecases.admit import Admission
@@ -103,27 +104,45 @@ class House:
             metrics=self.metrics,
         )
 
-    def reload(self) -> None:
-        """Take up what a reload may; a bad file changes nothing."""
+    def reload(self, stop: Callable[[], bool] = never) -> None:
+        """Take up what a reload may; a bad file changes nothing, and no failure ends the process.
+
+        Args:
+            stop: Asked while the database does not answer.
+        """
         try:
-            fresh, _ = read(self.settings.path, self.environ)
-            new, waiting = reload(self.settings, fresh)
-            with self.store.read() as tx:
-                going = policy.demand_may_go(tx, self.settings, new)
+            self._reload(stop)
         except ManentError as error:
             self.metrics.reload_failed()
             _log.error("reload changes nothing: %s %s", error.detail, list(error.errors))
-            return
+        except Exception:  # noqa: BLE001 - logged whole; deploys run in this process
+            self.metrics.reload_failed()
+            _log.exception("reload failed")
+
+    def _reload(self, stop: Callable[[], bool]) -> None:
+        fresh, _ = read(self.settings.path, self.environ)
+        new, waiting = reload(self.settings, fresh)
+        with self.store.read() as tx:
+            going = policy.demand_may_go(tx, self.settings, new)
+        policy.write(self.store, new, release=build(), by=new.executor_id, stop=stop)
         self.settings = new
-        policy.write(self.store, new, release=build(), by=new.executor_id)
-        sinks.turn_all_on(self.store, by=new.executor_id)
-        for environment in new.environments:
-            self.admission(environment)
         for need in going:
             _log.warning("%s, which goes; it ends as it was accepted", need.words)
         for key in waiting:
             _log.warning("%s has changed and needs a restart", key)
+        self._tell_of_reload(stop)
         _log.info("reloaded %s", new.path)
+
+    def _tell_of_reload(self, stop: Callable[[], bool]) -> None:
+        """What the settings in force mean for others; the loops see to what fails here."""
+        try:
+            sinks.turn_all_on(self.store, by=self.settings.executor_id)
+        except Unavailable as error:
+            _log.warning("sinks that are off stay so: %s", error.detail)
+        for environment in self.settings.environments:
+            if stop():
+                return
+            self.admission(environment)
 
 
 def open_house(path: Path, environ: Mapping[str, str]) -> House:

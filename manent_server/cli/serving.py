@@ -102,7 +102,7 @@ class Service:
             try:
                 crew.begin(self._switches.wait)
             except Unavailable:
-                return 0
+                return RESTART_ME if self._switches.is_lost else 0
             self._crew = crew
         # Replicas may share name and process id: each start is a holder of its own.
         holder = f"{self._house.settings.executor_id}:{secrets.token_hex(4)}"
@@ -117,7 +117,7 @@ class Service:
         self._couriers.start()
         self._switches.is_ready = True
         _log.info("ready: %s", self._house.settings.server.url)
-        code = self._switches.attend(self._house.reload)
+        code = self._switches.attend(lambda: self._house.reload(self._switches.is_over))
         return self._leave(loops, code)
 
     def _prepare(self) -> None:
@@ -129,7 +129,7 @@ class Service:
 
         migrate.migrate(house.engines, library=library(), stop=is_ended)
         settings = house.settings
-        policy.write(house.store, settings, release=build(), by=settings.executor_id)
+        policy.write(house.store, settings, release=build(), by=settings.executor_id, stop=is_ended)
 
     def _leave(self, loops: Loops, code: int) -> int:
         if code != 0 and self._crew is not None:

@@ -47,10 +47,14 @@ class Switches:
     def wait(self, limit: timedelta | None) -> bool:
         """Wait for a switch or a time; True if the process is to end."""
         seconds = limit.total_seconds() if limit is not None else None
-        if not self.is_ended and not self.is_lost:
+        if not self.is_over():
             ready, _, _ = select.select([self._reader], [], [], seconds)
             if ready:
                 os.read(self._reader, 4096)
+        return self.is_over()
+
+    def is_over(self) -> bool:
+        """Whether the process is to end."""
         return self.is_ended or self.is_lost
 
     def report(self, running: Callable[[], int]) -> dict[str, Any]:
@@ -66,10 +70,13 @@ class Switches:
         Returns:
             0 for an ordinary end, 75 when the executor row was lost.
         """
-        while not self.wait(None):
+        while not self.is_over():
+            # Asked for before the first wait perhaps: while the process still began.
             if self.is_reload:
                 self.is_reload = False
                 reload()
+            else:
+                self.wait(None)
         return RESTART_ME if self.is_lost else 0
 
     def _end(self, number: int, _frame: FrameType | None) -> None:

@@ -52,6 +52,16 @@ def test_a_reload_wakes_without_ending(switches: Switches):
     thread.join()
 
 
+@pytest.mark.timeout(15)
+def test_a_reload_asked_for_while_the_process_began_is_made(switches: Switches):
+    """What waited then has taken the word that woke it."""
+    thread = deliver(signal.SIGHUP)
+    assert not switches.wait(LONG)
+    thread.join()
+    assert switches.attend(switches.lose) == 75
+    assert not switches.is_reload
+
+
 def test_what_is_lost_ends_the_wait(switches: Switches):
     switches.lose()
     assert switches.wait(LONG)
