@@ -24,7 +24,7 @@ from manent_server.store import deploys, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt
-from manent_server.store.workers import Executor
+from manent_server.store.workers import Executor, LeaseLost
 from manent_server.usecases import cancel, put_back, vouch
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import OFFERED_AGAIN
@@ -77,8 +77,12 @@ class Reconciler:
         """One deploy; what is wrong with it keeps no other from being looked after."""
         try:
             return act(finding)
-        except Unavailable:
+        except LeaseLost:
             raise
+        except Unavailable as error:
+            # Somebody holds one of its rows perhaps: the next round tries again.
+            _log.warning("deploy %s is not put right now: %s", finding.deploy.id, error.detail)
+            return False
         except Exception:  # noqa: BLE001 - logged whole; the others are looked after
             _log.exception("deploy %s could not be put right", finding.deploy.id)
             return False
@@ -232,7 +236,7 @@ class Reconciler:
         for row in rows:
             owner = crew.get(row.executor) if row.executor else None
             if owner is None or self._is_gone(owner, row, at):
-                self._conclude(row)
+                self._try(self._conclude, Finding(row, "cancelled"))
 
     def _is_gone(self, owner: Executor, row: Deploy, at: datetime) -> bool:
         if owner.incarnation != row.incarnation or owner.recovered_by is not None:
@@ -271,7 +275,9 @@ class Reconciler:
         is_here = (attempt.boot, attempt.pid_namespace) == here
         return is_here and file.exists() and lockfile.is_free(file)
 
-    def _conclude(self, found: Deploy) -> None:
+    def _conclude(self, finding: Finding) -> bool:
+        found = finding.deploy
+
         def conclude(tx: Transaction) -> bool:
             row = next(iter(deploys.lock_free(tx, [found.id])), None)
             if row is None or not row.is_live or row.epoch != found.epoch:
@@ -284,9 +290,11 @@ class Reconciler:
                 deploys.update(tx, row.id, executor=None, incarnation=None)
             return cancel.conclude(tx, self.desk, row.id, actor=row.cancel_by or "manent")
 
-        if self.desk.store.once(conclude):
+        is_done = self.desk.store.once(conclude)
+        if is_done:
             _log.warning("deploy %s was cancelled while nobody ran it", found.id)
             self.desk.admission(found.environment)
+        return is_done
 
 
 def _goes_on(row: Deploy, wake: tuple[datetime, str] | None) -> bool:

@@ -89,7 +89,7 @@ class Watcher:
         if lease is None:
             return []
         due = [row for row in look.crew if self._is_due(row, look)]
-        return [row.id for row in due if self._take_over(row, lease)]
+        return [row.id for row in due if self._try(row, lease)]
 
     def _look(self) -> _Look:
         with self._desk.store.read() as tx:
@@ -107,6 +107,18 @@ class Watcher:
             return row.id in look.left
         silence = self._seen.silence(row.id, Beat(row.incarnation, row.heartbeat_at))
         return silence >= self._after and look.at - row.heartbeat_at > self._after
+
+    def _try(self, row: Executor, lease: Lease) -> bool:
+        """One executor; what is wrong with it keeps no other from being taken over from."""
+        try:
+            return self._take_over(row, lease)
+        except Unavailable as error:
+            # Somebody holds its row perhaps; the lease may have ended meanwhile.
+            self._renew_at = 0.0
+            _log.warning("%s is not taken over from now: %s", row.id, error.detail)
+        except Exception:  # noqa: BLE001 - logged whole; the next round tries again
+            _log.exception("%s could not be taken over from", row.id)
+        return False
 
     def _take_over(self, row: Executor, lease: Lease) -> bool:
         """One transaction; False where the executor is not lost after all."""

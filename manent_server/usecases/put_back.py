@@ -26,7 +26,8 @@ def is_still(now: Deploy, before: Deploy) -> bool:
     """Whether the deploy is where it was when it was looked at."""
     return (
         now.is_live
-        and now.dispatch == before.dispatch
+        # Without a new dispatch it may have been begun meanwhile, and wait for something now.
+        and (now.dispatch, now.epoch) == (before.dispatch, before.epoch)
         and (now.executor, now.incarnation) == (before.executor, before.incarnation)
     )
 

@@ -14,6 +14,7 @@ from manent_server.store import deploys, facts, queue, records, waiting
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Due
 from manent_server.store.transaction import Transaction
+from manent_server.store.workers import LeaseLost
 from manent_server.usecases import cancel
 from manent_server.usecases.desk import Desk
 
@@ -64,8 +65,12 @@ def _try(desk: Desk, deploy: str) -> str | None:
     """One deploy; what is wrong with it keeps no other from going on."""
     try:
         return desk.store.once(partial(_wake, desk=desk, deploy=deploy))
-    except Unavailable:
+    except LeaseLost:
         raise
+    except Unavailable as error:
+        # Somebody holds one of its rows perhaps: its wake stays for the next round.
+        _log.warning("deploy %s is not woken now: %s", deploy, error.detail)
+        return None
     except Exception:  # noqa: BLE001 - logged whole; the others go on
         _log.exception("deploy %s could not be woken; it is tried again", deploy)
         desk.store.once(partial(_later, deploy=deploy))
@@ -80,7 +85,8 @@ def _later(tx: Transaction, *, deploy: str) -> None:
 
 def _wake(tx: Transaction, *, desk: Desk, deploy: str) -> str | None:
     """The environment to admit to, if the deploy waited for its start."""
-    row = deploys.lock(tx, deploy)
+    # A row that somebody holds is the next round's: it must keep no other waiting.
+    row = next(iter(deploys.lock_free(tx, [deploy])), None)
     wake = records.wake_of(tx, deploy)
     if row is None or wake is None or wake[0] > tx.now():
         return None
@@ -95,11 +101,16 @@ def _wake(tx: Transaction, *, desk: Desk, deploy: str) -> str | None:
 
 def _not_begun(tx: Transaction, desk: Desk, row: Deploy, reason: str) -> None:
     """It has its place but no worker yet: too late by now, or to be offered once more."""
-    if row.handed_out_at is None and gates.is_expired(row.asked, at=tx.now()):
+    is_expiring = row.handed_out_at is None and row.not_after is not None
+    if is_expiring and gates.is_expired(row.asked, at=tx.now()):
         closing.close(tx, Ending(row.id, None, Outcome.EXPIRED))
-    elif reason in OFFERED_AGAIN:
+        return
+    if reason in OFFERED_AGAIN:
         phase = Phase.DISPATCHED if row.started_at is None else Phase.INTERRUPTED
         desk.dispatcher.dispatch(tx, row.id, phase=phase)
+    if is_expiring and row.not_after is not None:
+        # The one wake it had stood for another instant; its last one is still to come.
+        records.wake(tx, row.id, row.not_after, GATE)
 
 
 def _go_on(tx: Transaction, desk: Desk, row: Deploy, reason: str) -> None:

@@ -48,12 +48,13 @@ class Crew:
         """
         self.shop.runner.start()
         resumed = self.start.take(wait)
+        # At once: what comes next may take longer than a worker may be silent.
+        self.heartbeat.start()
         # Everything an earlier start ran here is known dead now: its folders are nobody's.
         for left in ("deploys", "attempts"):
             shutil.rmtree(self.shop.workdir / left, ignore_errors=True)
         for deploy in resumed.deploys:
             _log.info("deploy %s was left by an earlier start and is dispatched anew", deploy)
-        self.heartbeat.start()
         self.watch.start()
         self.runtime.launch(stop=lambda: wait(timedelta(0)))
         self.watcher.start()

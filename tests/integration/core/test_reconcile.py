@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from manent_server.engine import prelude
 from manent_server.recovery.reconcile import Reconciler
-from manent_server.store import queue, records, work
+from manent_server.store import deploys, queue, records, work
 from tests.integration.core.running import Running
 from tests.rig.core import BEAT, Core, long_ago
 
@@ -374,3 +375,18 @@ def test_a_cancelled_deploy_nobody_has_ends(core: Core, running: Running):
     core.set_delivery(deploy, "ENQUEUED")
     core.reconciler().round()
     assert core.deploy(deploy).outcome == "cancelled"
+
+
+def test_what_was_begun_and_waits_by_the_time_it_is_looked_at_again_is_left(core: Core):
+    """It was begun between the two looks of a round: its dispatch is over, and is the same."""
+    worker = core.worker()
+    deploy = core.submit()
+    core.set_delivery(deploy, "SUCCESS")
+    reconciler = core.reconciler()
+    [finding] = reconciler.findings()
+    with core.store.write() as tx:
+        assert prelude.begin(tx, core.claim(deploy, 1, worker), core.dispatcher).deploy
+        deploys.update(tx, deploy, executor=None, incarnation=None, phase="soaking")
+        records.wake(tx, deploy, tx.now() + timedelta(hours=1), "soak")
+    assert not reconciler._repair(finding)
+    assert core.deploy(deploy).dispatch == 1

@@ -8,7 +8,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, NotAllowed, NotFound
 from manent_server.domain.marks import Sort
 from manent_server.observability.metrics import Metrics
-from manent_server.store import records
+from manent_server.store import deploys, records
 from manent_server.usecases import mark, wake
 from manent_server.usecases.requests import IdempotencyKey, MarkRequest
 from manent_server.worker import jobs
@@ -175,3 +175,37 @@ def test_a_repeated_key_sets_one_lock(core: Core):
         == first["id"]
     )
     assert len(core.rows("marks")) == 1
+
+
+@pytest.mark.postgres
+def test_a_row_somebody_holds_keeps_no_other_waiting(postgres_core: Core):
+    core = postgres_core
+    held, other = Running(core), Running(core, "mail", environment="production")
+    for running in (held, other):
+        park(core, running.deploy.id)
+    with core.store.write() as tx:
+        deploys.lock(tx, held.deploy.id)
+        wake.wake_due(core.desk)
+        assert core.deploy(other.deploy.id).dispatch == 2
+    wake.wake_due(core.desk)
+    assert core.deploy(held.deploy.id).dispatch == 2
+
+
+@pytest.mark.parametrize("reason", ["plugin", "gate"])
+def test_what_has_a_place_and_is_not_begun_keeps_its_last_instant(core: Core, reason: str):
+    """A deploy has one wake: one for another instant does not stand in for its end."""
+    core.worker()
+    last = core.at() + timedelta(hours=1)
+    deploy = core.submit(not_after=last)
+    assert core.slots() == [deploy]
+    with core.store.write() as tx:
+        records.wake(tx, deploy, long_ago(), reason)
+    wake.wake_due(core.desk)
+    assert core.deploy(deploy).state == "ENQUEUED"
+    [row] = core.rows("wakes")
+    assert row["at"] == last
+    core.set(deploy, not_after=long_ago())
+    with core.store.write() as tx:
+        records.wake(tx, deploy, long_ago(), row["reason"])
+    wake.wake_due(core.desk)
+    assert (core.deploy(deploy).outcome, core.slots()) == ("expired", [])

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from manent_server.engine.version import WORKFLOW_VERSION
 from manent_server.recovery.watcher import Watcher
 from manent_server.store import workers
 from tests.integration.core.running import Running
@@ -135,3 +136,37 @@ def test_without_automatic_recovery_nobody_watches(core: Core):
     watcher = Watcher(core.desk, "w2")
     watcher.start()
     assert not watcher._thread.is_alive()
+
+
+def test_a_worker_that_cannot_be_taken_over_from_keeps_no_other_lost(core: Core, running: Running):
+    """I5: one of its deploys cannot be dispatched; the worker after it in the list is lost too."""
+    news = Running(core, "news", environment="production")
+    core.worker("w3")
+    core.set(news.deploy.id, executor="w3")
+    with core.store.write() as tx:
+        for number in (2, 3):
+            core.dispatcher._enqueue(
+                tx, running.deploy.id, number, pool="default", version=WORKFLOW_VERSION
+            )
+    for name in ("w1", "w3"):
+        core.set_worker(name, heartbeat_at=core.at() - AFTER * 2)
+    assert Watching(core).go_on(AFTER) == ["w3"]
+    assert core.deploy(running.deploy.id).executor == "w1"
+
+
+@pytest.mark.soak
+@pytest.mark.postgres
+def test_a_worker_whose_row_somebody_holds_keeps_no_other_lost(postgres_core: Core):
+    core = postgres_core
+    core.recover_automatically(AFTER)
+    for name, application in (("w1", "shop"), ("w3", "mail")):
+        deploy = Running(core, application, environment="production").deploy.id
+        core.worker(name)
+        core.set(deploy, executor=name)
+    core.worker("w2")
+    for name in ("w1", "w3"):
+        core.set_worker(name, stopped_at=core.at())
+    with core.store.write() as tx:
+        tx.connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        workers.lock(tx, "w1")
+        assert Watching(core).watcher.round() == ["w3"]
