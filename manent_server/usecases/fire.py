@@ -125,7 +125,7 @@ def _deploy(tx: Transaction, desk: Desk, tick: _Tick) -> str:
 
 def _record(tx: Transaction, row: Schedule, run: Run) -> None:
     schedules.write_runs(tx, [run])
-    detail = {"schedule": row.name, "at": run.at.isoformat()}
+    detail = {"schedule": row.name, "instant": run.at.isoformat()}
     if run.reason is not None:
         detail["reason"] = run.reason
     if run.detail is not None:

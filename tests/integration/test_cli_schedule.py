@@ -1,7 +1,11 @@
 """`manent schedule`."""
 
+import re
+import shlex
+
 import pytest
 
+from tests.docs.pages import DOCS
 from tests.rig.fake_api import FakeApi
 from tests.rig.manent import Manent
 
@@ -83,3 +87,13 @@ def test_preview_shows_local_time(api, manent):
 def test_preview_wants_a_name_or_an_expression(api, manent, wrong):
     assert manent("schedule", "preview", *wrong).code == 2
     assert api.seen == []
+
+
+def test_the_commands_of_the_page_are_understood(api, manent):
+    page = (DOCS / "how-to" / "deploy-on-a-schedule.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines() if "schedule" in line]
+    assert len(lines) >= 6
+    for line in lines:
+        said = manent(*shlex.split(line)[1:])
+        assert said.code == 0, (line, said.err)
