@@ -28,7 +28,8 @@ def three(tmp_path: Path, own_postgres: Postgres) -> Iterator[Rig]:
     """Three servers on one database; where that can be had, the clocks of two are far off."""
     ledger = Ledger(tmp_path)
     applications = {name: ledger.application() for name in ("quick", "slow")}
-    config = {"recovery": RECOVERY, "applications": applications}
+    places = {"staging": {"tier": "staging", "concurrency": 2}}
+    config = {"recovery": RECOVERY, "applications": applications, "environments": places}
     with Rig(tmp_path, own_postgres.create_database(), config) as rig:
         for name in WORKERS:
             rig.start_worker(name, environ=faketime(SKEW[name]))
