@@ -104,7 +104,7 @@ HISTORIES = st.tuples(
     st.sampled_from([SPRING, AUTUMN]),
     st.sampled_from(ZONES),
     st.sampled_from(["*/30 * * * *", "30 2 * * *", "15 */2 * * *"]),
-    st.lists(STEPS, max_size=12),
+    st.lists(STEPS, min_size=6, max_size=14),
 )
 
 

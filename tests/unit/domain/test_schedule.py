@@ -42,6 +42,13 @@ def test_a_wall_time_that_comes_twice_fires_the_first_time():
     assert of_day("30 2 * * *", ROME, 2027, 10, 31) == [utc(2027, 10, 31, 0, 30)]
 
 
+@pytest.mark.parametrize("minute", [0, 15, 29, 31, 59])
+def test_who_begins_to_look_in_the_repeated_hour_sees_nothing_that_is_over(minute: int):
+    """B84"""
+    at = utc(2027, 10, 31, 1, minute)
+    assert Recurrence("30 2 * * *", ROME).after(at) == utc(2027, 11, 1, 1, 30)
+
+
 @pytest.mark.parametrize(("day", "count"), [((2027, 10, 31), 50), ((2027, 3, 28), 46)])
 def test_each_half_hour_that_is_lived_through_fires_once(day: tuple[int, ...], count: int):
     """B84"""
