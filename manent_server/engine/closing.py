@@ -218,7 +218,7 @@ def _mark(tx: Transaction, row: Deploy, outcome: Outcome, at: datetime) -> None:
     if outcome == Outcome.DEPLOYED:
         _lift(tx, row, Sort.LOCK if row.kind == Kind.ROLLBACK else Sort.HOLD, at)
     if outcome == Outcome.ROLLED_BACK:
-        marks.insert(tx, _automatic(row, Sort.HOLD, "was rolled back", at))
+        _set(tx, row, Sort.HOLD, "was rolled back", at)
     if outcome in LOCKING:
         lock(tx, row, f"ended {outcome}: look at its targets first", at=at)
 
@@ -229,15 +229,17 @@ def _lift(tx: Transaction, row: Deploy, sort: Sort, at: datetime) -> None:
     standing = marks.of_place(tx, row.application, row.environment, sort=sort, at=at)
     mine = [mark for mark in standing if mark.automatic]
     marks.lift(tx, [mark.id for mark in mine], by=row.requested_by, at=at)
+    for mark in mine:
+        marks.record(tx, mark, "lifted", by=row.requested_by, at=at)
 
 
 def lock(tx: Transaction, row: Deploy, words: str, *, at: datetime) -> None:
     """Set the automatic lock on the deploy's application there: somebody must look first."""
-    marks.insert(tx, _automatic(row, Sort.LOCK, words, at))
+    _set(tx, row, Sort.LOCK, words, at)
 
 
-def _automatic(row: Deploy, sort: Sort, words: str, at: datetime) -> Mark:
-    return Mark(
+def _set(tx: Transaction, row: Deploy, sort: Sort, words: str, at: datetime) -> None:
+    mark = Mark(
         id=secrets.token_hex(8),
         sort=sort,
         application=row.application,
@@ -251,3 +253,5 @@ def _automatic(row: Deploy, sort: Sort, words: str, at: datetime) -> Mark:
         automatic=True,
         deploy=row.id,
     )
+    marks.insert(tx, mark)
+    marks.record(tx, mark, "set", by=ACTOR, at=at)

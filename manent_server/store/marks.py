@@ -9,7 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from manent_server.domain.marks import Mark, Sort
+from manent_server.store import records
 from manent_server.store.clean import clean
+from manent_server.store.records import Deed
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -20,6 +22,14 @@ def insert(tx: Transaction, mark: Mark) -> None:
     """Set a mark."""
     values: Mapping[str, Any] = {name: getattr(mark, name) for name in _NAMES}
     tx.connection.execute(tx.tables.marks.insert().values(**clean(dict(values))))
+
+
+def record(tx: Transaction, mark: Mark, verb: str, *, by: str, at: datetime) -> None:
+    """Put on record that a mark was `set` or `lifted`."""
+    detail = {str(mark.sort): mark.id, "reason": mark.reason, "version": mark.version}
+    shown = {name: value for name, value in detail.items() if value is not None}
+    place = (mark.deploy, mark.application, mark.environment)
+    records.write_audit(tx, Deed(by, f"{mark.sort}.{verb}", *place, shown), at=at)
 
 
 @cache

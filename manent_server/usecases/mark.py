@@ -14,7 +14,6 @@ from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.marks import Mark, Sort
 from manent_server.store import marks, queue, records
-from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import once, view
 from manent_server.usecases.desk import Desk
@@ -51,7 +50,7 @@ def put(
         if marks.read(tx, drafted["id"]) is None:
             mark = Mark(**drafted, created_at=at)
             marks.insert(tx, mark)
-            _record(tx, mark, f"{mark.sort}.set", caller, at=at)
+            marks.record(tx, mark, "set", by=caller.name, at=at)
         once.remember(tx, caller, key, drafted["id"])
         return str(drafted["id"])
 
@@ -118,7 +117,7 @@ def lift(desk: Desk, sort: Sort, mark: str, *, caller: Caller) -> dict[str, Any]
             )
         held = lifted[0]
         marks.lift(tx, [mark], by=caller.name, at=at)
-        _record(tx, held, f"{sort}.lifted", caller, at=at)
+        marks.record(tx, held, "lifted", by=caller.name, at=at)
         records.wake_waiting(tx, held.environment, held.application, at=at)
         return [environment.name for environment in queue.environments(tx)]
 
@@ -135,13 +134,6 @@ PATHS: Mapping[Sort, str] = {
     Sort.VETO: "vetoes",
     Sort.STOP: "stops",
 }
-
-
-def _record(tx: Transaction, mark: Mark, action: str, caller: Caller, *, at: datetime) -> None:
-    detail = {str(mark.sort): mark.id, "reason": mark.reason, "version": mark.version}
-    shown = {name: value for name, value in detail.items() if value is not None}
-    deed = Deed(caller.name, action, None, mark.application, mark.environment, shown)
-    records.write_audit(tx, deed, at=at)
 
 
 def standing(desk: Desk, sort: Sort) -> dict[str, Any]:

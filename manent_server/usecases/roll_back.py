@@ -151,6 +151,7 @@ def _nothing(draft: Draft) -> Conflict:
 
 def _hold(tx: Transaction, asked: _Asked) -> None:
     draft = asked.draft
+    at = tx.now()
     mark = Mark(
         id=asked.hold,
         sort=Sort.HOLD,
@@ -159,10 +160,11 @@ def _hold(tx: Transaction, asked: _Asked) -> None:
         version=None,
         reason=draft.reason or "rolled back",
         owner=draft.caller.name,
-        created_at=tx.now(),
+        created_at=at,
         starts_at=None,
         expires_at=None,
         automatic=True,
         deploy=draft.id,
     )
     marks.insert(tx, mark)
+    marks.record(tx, mark, "set", by=mark.owner, at=at)

@@ -212,3 +212,18 @@ def test_old_events_go_and_the_count_goes_on(core: Core):
     tell(core)
     publish.publish(core.desk)
     assert [event["position"] for event in read(core)] == [3, 4]
+
+
+def test_a_mark_that_manent_sets_is_told_like_one_of_a_person(core: Core):
+    """A failed rollback locks; a deploy that was rolled back holds automation back."""
+    first = Running(core)
+    first.close(Outcome.ROLLED_BACK)
+    second = Running(core, "mail")
+    second.close(Outcome.ROLLBACK_FAILED)
+    publish.publish(core.desk)
+
+    told = {event["type"]: event for event in read(core)}
+    assert told["hold.set"]["deploy"] == first.deploy.id
+    assert told["lock.set"]["deploy"] == second.deploy.id
+    assert {told["hold.set"]["actor"], told["lock.set"]["actor"]} == {"manent"}
+    assert told["lock.set"]["detail"]["lock"] in {row["id"] for row in core.rows("marks")}
