@@ -29,7 +29,7 @@ _MARKS: Final = {
 
 KINDS: Final[Mapping[str, str]] = {
     REQUESTED: "A deploy was accepted. Detail: kind, version, reason; `rerun_of`, `from`.",
-    "deploy.delayed": "Its gates closed before it began. Detail: gates.",
+    "deploy.delayed": "A gate keeps it from beginning, at once or again. Detail: gates.",
     STARTED: "A worker began with it. Detail: number, version, kind, executor.",
     "deploy.asked": "It waits for a person's answer. Detail: the question.",
     "deploy.answered": "A person answered. Detail: the answer.",

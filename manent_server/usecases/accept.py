@@ -224,18 +224,25 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     )
     _wake(tx, draft, closed)
     _collide(tx, draft, closed, place)
+    _record(tx, draft, closed, at)
+    admission.within(tx, environment)
+    return draft.id
+
+
+def _record(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], at: datetime) -> None:
+    """Who asked for what, and what keeps it from being begun at once."""
     detail: dict[str, Any] = {"kind": draft.kind, "version": draft.version}
     detail["reason"] = draft.reason
     if draft.override:
         detail["override"] = list(draft.override)
     if draft.lineage is not None:
         detail |= {"rerun_of": draft.lineage.of, "from": draft.lineage.begin}
-    deed = Deed(
-        draft.caller.name, "deploy.requested", draft.id, draft.application, environment, detail
-    )
-    records.write_audit(tx, deed, at=at)
-    admission.within(tx, environment)
-    return draft.id
+    place = (draft.id, draft.application, draft.environment.name)
+    deeds = [Deed(draft.caller.name, "deploy.requested", *place, detail)]
+    if closed:
+        why = {"gates": [gate.detail for gate in closed]}
+        deeds.append(Deed("manent", "deploy.delayed", *place, why))
+    records.write_audits(tx, deeds, at=at)
 
 
 def _collide(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], place: Facts) -> None:

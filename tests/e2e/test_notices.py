@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import hmac
+import json
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -146,6 +148,47 @@ def test_a_server_that_is_killed_loses_no_event(rig: Rig, receivers: Mapping[str
     assert positions == list(range(1, len(positions) + 1))
     types = [event["type"] for event in rig.get("/events", limit=500)["items"]]
     assert types.count("deploy.ended") == many(rig) + 2
+
+
+def test_a_stream_that_broke_goes_on_where_it_was(rig: Rig):
+    """Cut in the middle, resumed by Last-Event-ID, while deploys go on."""
+    rig.deploy("3.1")
+    seen = _followed(rig, after=0, count=5)
+    last = rig.deploy("3.2")["id"]
+    while not any(one["deploy"] == last and one["type"] == "deploy.ended" for one in seen):
+        seen += _followed(rig, after=seen[-1]["position"], count=1)
+
+    assert [one["position"] for one in seen] == list(range(1, len(seen) + 1))
+
+
+def _followed(rig: Rig, *, after: int, count: int) -> list[dict[str, Any]]:
+    """The next events of the stream, which is left then."""
+    found: list[dict[str, Any]] = []
+    headers = {
+        "Authorization": f"Bearer {rig.token}",
+        "Accept": "text/event-stream",
+        "Last-Event-ID": str(after),
+    }
+    url = f"{rig.url}/api/v1/events"
+    with httpx2.stream("GET", url, headers=headers, trust_env=False, timeout=30) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line.removeprefix("data: ")))
+            if len(found) == count:
+                break
+    return found
+
+
+def test_a_reload_takes_a_sink_up(rig: Rig):
+    with Receiver() as late:
+        rig.configure({"notify": {"late": sink(late, events=["deploy.requested"])}})
+        rig.send(signal.SIGHUP)
+        until(lambda: any(one["name"] == "late" for one in rig.get("/sinks")["items"]), what="it")
+        rig.deploy("3.3")
+        until(lambda: late.seen, what="the new receiver told")
+        rig.configure({"notify": {"late": None}})
+        rig.send(signal.SIGHUP)
+        until(lambda: all(one["name"] != "late" for one in rig.get("/sinks")["items"]), what="gone")
 
 
 def test_gone_turns_a_sink_off_until_it_is_resent(rig: Rig, receivers: Mapping[str, Receiver]):

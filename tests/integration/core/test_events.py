@@ -92,6 +92,14 @@ def test_a_deploy_tells_its_life(core: Core):
     assert {event["deploy"] for event in read(core)} == {running.deploy.id}
 
 
+def test_a_deploy_that_has_to_wait_says_so(core: Core):
+    mark.put(core.desk, MarkRequest(Sort.LOCK, "audit", "shop"), caller=ADMIN)
+    core.submit()
+
+    assert types(core) == ["lock.set", "deploy.requested", "deploy.delayed"]
+    assert read(core)[2]["detail"] == {"gates": ["shop is locked by ann: audit"]}
+
+
 def test_a_repeated_prelude_tells_of_one_start(core: Core):
     running = Running(core)
     running.begin(running.deploy.id)
