@@ -4,7 +4,9 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ __all__ = [
 
 _CHUNK = 1024 * 1024
 _KNOWN_AT_MOST = 1024
+_LOOK = 0.02
 _FINAL = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EINVAL}
 
 
@@ -154,24 +157,40 @@ class Artifacts:
 
     @contextmanager
     def _claimed(self, path: Path) -> Iterator[IO[bytes]]:
-        """An empty file at `path`, ours alone until it is renamed or removed."""
-        while True:
-            file = path.open("a+b")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if _is_at(file, path):
-                    break
-            except BaseException:
-                file.close()
-                raise
-            file.close()  # renamed or swept while we waited for it
-        with file:
+        """An empty file, ours alone until it is renamed or removed."""
+        with self._claim(path) as file:
             file.truncate(0)
             try:
                 yield file
             finally:
-                if _is_at(file, path):
-                    path.unlink()
+                if _is_at(file, Path(file.name)):
+                    Path(file.name).unlink()
+
+    def _claim(self, path: Path) -> IO[bytes]:
+        """The file at `path` once nobody holds it, or one beside it.
+
+        Beside it where whoever holds that one gets no further: a frozen process keeps its locks.
+        """
+        size, since = -1, time.monotonic()
+        while True:
+            file = path.open("a+b")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                with file:
+                    size, before = os.fstat(file.fileno()).st_size, size
+                if size != before:
+                    since = time.monotonic()
+                if time.monotonic() - since > self._limits.read.total_seconds():
+                    path = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+                time.sleep(_LOOK)
+                continue
+            except BaseException:
+                file.close()
+                raise
+            if _is_at(file, path):
+                return file
+            file.close()  # renamed or swept while we waited for it
 
     def _sweep(self) -> None:
         """Remove the partial files no living process holds."""

@@ -147,6 +147,22 @@ def test_what_a_killed_process_left_half_is_removed_but_not_what_a_living_one_wr
         assert [path.name for path in partial.iterdir()] == ["alive"]
 
 
+@pytest.mark.timeout(20)
+def test_who_is_frozen_while_it_fetches_keeps_nobody_else_from_it(
+    site: Site, tmp_path: Path
+) -> None:
+    """I5: a frozen process keeps its lock, and a worker on the same host goes on without it."""
+    artifacts = Artifacts(tmp_path / "cache", ArtifactLimits(read=timedelta(milliseconds=300)))
+    site.answers["/a"] = body(b"x")
+    partial = tmp_path / "cache" / "partial"
+    partial.mkdir(parents=True)
+    url = f"{site.url}/a"
+    with (partial / hashlib.sha256(f"{url} None".encode()).hexdigest()).open("wb") as frozen:
+        fcntl.flock(frozen, fcntl.LOCK_EX)
+        assert artifacts.fetch(url).path.read_bytes() == b"x"
+        assert len(partials(tmp_path)) == 1
+
+
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
