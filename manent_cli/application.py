@@ -14,6 +14,7 @@ from manent_cli import __version__
 MODULES: Final[Mapping[str, str]] = {
     "deploy": "deploy",
     "redeploy": "deploy",
+    "promote": "deploy",
     "rollback": "deploy",
     "list": "listing",
     "show": "listing",

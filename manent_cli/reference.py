@@ -20,9 +20,10 @@ _HEAD = """\
 
 The command line of manent. Generated from the code; `manent COMMAND --help` says the same.
 
-Standard output is data, standard error is talk. `deploy`, `redeploy`, `rollback` and `wait` print
-the id of the deploy alone, unless `--output` asks for more; steps, log and reasons go to standard
-error. With `json`, `jsonl` or `yaml` a failure is one JSON object, the last line of standard error.
+Standard output is data, standard error is talk. `deploy`, `redeploy`, `promote`, `rollback` and
+`wait` print the id of the deploy alone, unless `--output` asks for more; steps, log and reasons
+go to standard error. With `json`, `jsonl` or `yaml` a failure is one JSON object, the last line
+of standard error.
 
 A deploy that is waited for goes on whatever happens to the client: a cut connection or a restarting
 server is waited out, Ctrl-C and `--timeout` only end the waiting. A command makes one idempotency

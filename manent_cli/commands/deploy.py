@@ -102,6 +102,24 @@ class Deploy(Asked):
 
 
 @options
+class Promote(Waiting):
+    """What `promote` takes."""
+
+    application: Application
+    source: Annotated[
+        str, typer.Option("--from", metavar="ENV", help="The environment it runs in.")
+    ]
+    to: Annotated[str, typer.Option(metavar="ENV", help="The environment it is to go to.")]
+    version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Default: the one that runs there.")
+    ] = None
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GATE", help="Pass this gate, e.g. soak. May be repeated."),
+    ] = None
+
+
+@options
 class Rollback(Waiting):
     """What `rollback` takes."""
 
@@ -150,6 +168,22 @@ def deploy(session: Session, given: Deploy) -> int:
 def redeploy(session: Session, given: Asked) -> int:
     """Deploy again the version that is in an environment."""
     return ask_and_wait(session, given, path="/deploys", body=_body(given, kind="redeploy"))
+
+
+@command(app, "promote", Promote, cls=Guarded)
+def promote(session: Session, given: Promote) -> int:
+    """Bring to one environment what runs in another: the same version, the same digest."""
+    body = _without_nothing(
+        {
+            "application": given.application,
+            "from": given.source,
+            "to": given.to,
+            "version": given.version,
+            "reason": given.reason,
+            "override": given.override,
+        }
+    )
+    return ask_and_wait(session, given, path="/promotions", body=body, version=given.version)
 
 
 @command(app, "rollback", Rollback, cls=Guarded)

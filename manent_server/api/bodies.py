@@ -35,7 +35,7 @@ OutcomeName = Literal[
     "abandoned",
 ]
 
-GateName = Literal["outdated", "freeze", "hold", "lock", "window"]
+GateName = Literal["outdated", "freeze", "hold", "lock", "promotion", "soak", "window"]
 
 
 class Body(BaseModel):
@@ -99,6 +99,19 @@ class DeployBody(Body):
     targets: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     links: Links | None = None
     changes: Annotated[list[Change], Field(max_length=500)] = []
+
+
+class PromotionBody(Body):
+    """Bring to one environment what runs in another."""
+
+    application: Name
+    from_: Name = Field(alias="from", description="The environment it runs in.")
+    to: Name = Field(description="The environment it is to go to.")
+    version: Version | None = Field(default=None, description="Default: the one that runs there.")
+    reason: Reason | None = None
+    override: Annotated[list[GateName], Field(max_length=20)] = Field(
+        default=[], description="Gates that do not hold it back."
+    )
 
 
 class RollbackBody(Body):

@@ -12,6 +12,7 @@ from manent_server.usecases import (
     inspect,
     listen,
     pause,
+    promote,
     recover,
     roll_back,
     submit,
@@ -34,6 +35,7 @@ class Calls:
     """One callable a use case; each takes the desk first."""
 
     submit: Call = submit.submit
+    promote: Call = promote.promote
     roll_back: Call = roll_back.roll_back
     cancel: Call = cancel.cancel
     abandon: Call = abandon.abandon

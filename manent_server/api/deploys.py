@@ -10,6 +10,7 @@ from manent_server.api.bodies import (
     CancelBody,
     DeployBody,
     DeployQuery,
+    PromotionBody,
     RerunBody,
     RerunQuery,
     ResolveBody,
@@ -27,6 +28,7 @@ from manent_server.usecases.requests import (
     CancelRequest,
     DeployFilter,
     DeployRequest,
+    PromotionRequest,
     RerunRequest,
     RollbackRequest,
 )
@@ -74,6 +76,22 @@ def deploys(asked: Asked, query: Annotated[DeployQuery, Query()]) -> Any:
         limit=query.limit,
     )
     return asked.calls.deploys(asked.desk, wanted)
+
+
+@router.post(
+    "/promotions", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY)
+)
+def promote(body: PromotionBody, asked: Asked, key: Key) -> Any:
+    """Bring to one environment what runs in another, by its very digest."""
+    request = PromotionRequest(
+        application=body.application,
+        source=body.from_,
+        to=body.to,
+        version=body.version,
+        reason=body.reason,
+        override=tuple(body.override),
+    )
+    return asked.calls.promote(asked.desk, request, caller=asked.caller, key=key)
 
 
 @router.post(

@@ -92,6 +92,7 @@ class Deploy(Shape):
     executor: str | None = None
     workflow_version: str | None = None
     rollback_to: Named | None = None
+    promoted_from: str | None = None
     cancel: Cancellation | None = None
     question: Question | None = None
     error: Failure | None = None

@@ -23,6 +23,7 @@ class Phase(StrEnum):
     LOCKED = "locked"
     FROZEN = "frozen"
     HELD = "held"
+    UNPROVEN = "unproven"
     BLOCKED = "blocked"
     QUEUED = "queued"
     DISPATCHED = "dispatched"

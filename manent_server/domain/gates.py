@@ -4,18 +4,21 @@ Admission, the prelude, the check between waves, plans and `explain` all ask her
 disagree.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from manent_server.domain import windows
+from manent_server.domain import promotion, windows
 from manent_server.domain.deploy import Kind, Phase
 from manent_server.domain.marks import Mark, Sort
+from manent_server.domain.promotion import Rule, Run
 from manent_server.domain.rules import WAVE, Rules
 
 OUTDATED = "outdated"
-OVERRIDABLE = (OUTDATED, "freeze", "hold", "lock", "window")
+PROMOTION = "promotion"
+SOAK = "soak"
+OVERRIDABLE = (OUTDATED, "freeze", "hold", "lock", PROMOTION, SOAK, "window")
 """What the person who asks for a deploy may pass by name; a stop and a veto are lifted instead."""
 
 
@@ -25,6 +28,7 @@ class Asked:
 
     `is_automatic`: no person or pipeline asked for it. `override`: the gates that are passed on
     its requester's word. `is_return`: a rollback to what ran before, not to a named version.
+    `promotion`: the rule it was accepted under; `sha256` the digest it is pinned to.
     """
 
     application: str
@@ -37,6 +41,8 @@ class Asked:
     is_automatic: bool = False
     is_return: bool = False
     override: frozenset[str] = frozenset()
+    sha256: str | None = None
+    promotion: Rule | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Facts:
     at: datetime
     rules: Rules = field(default_factory=Rules)
     marks: Sequence[Mark] = ()
+    runs: Mapping[str, Sequence[Run]] = field(default_factory=dict)
+    """By application, what runs where the rules of its deploys look."""
 
     @cached_property
     def shut(self) -> windows.Shut | None:
@@ -138,6 +146,8 @@ def _all(asked: Asked, facts: Facts) -> list[ClosedGate]:
     found += [_marked(mark) for mark in _binding(asked, facts)]
     if facts.shut is not None:
         found.append(_outside(asked.environment, facts.shut))
+    if asked.promotion is not None:
+        found += _unproven(asked, asked.promotion, facts)
     return found
 
 
@@ -226,6 +236,40 @@ def _outside(environment: str, shut: windows.Shut) -> ClosedGate:
         command=None,
         detail=f"{environment}: {shut.why}{until}",
     )
+
+
+def _unproven(asked: Asked, rule: Rule, facts: Facts) -> list[ClosedGate]:
+    """Evidence that is missing closes for good; evidence that is young closes for a while."""
+    runs = facts.runs.get(asked.application, ())
+    found = promotion.judge(rule, runs, version=asked.version, sha256=asked.sha256, at=facts.at)
+    sources = (" or " if rule.match == promotion.ANY else " and ").join(rule.sources)
+    if found.missing:
+        lacking = "; ".join(found.missing)
+        return [
+            ClosedGate(
+                gate=PROMOTION,
+                phase=Phase.UNPROVEN,
+                closed_since=None,
+                opens_at=None,
+                opened_by=f"a success in {sources}",
+                command=f"manent deploy {asked.application} {rule.sources[0]} {asked.version}",
+                detail=f"{asked.version} is not proven for {asked.environment}: {lacking}",
+                is_final=True,
+            )
+        ]
+    if found.ripe_at is None or found.ripe_at <= facts.at:
+        return []
+    return [
+        ClosedGate(
+            gate=SOAK,
+            phase=Phase.SOAKING,
+            closed_since=found.since,
+            opens_at=found.ripe_at,
+            opened_by="time",
+            command=None,
+            detail=f"{asked.version} soaks in {sources} until {found.ripe_at.isoformat()}",
+        )
+    ]
 
 
 def timer(

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from manent_server.domain import promotion
+from manent_server.domain.promotion import Rule
+
 SHAPE = 1
 # What admission alone reads: no worker walks differently for it.
-OF_ADMISSION = frozenset({"returns", "collision"})
+OF_ADMISSION = frozenset({"returns", "collision", "promotion"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Order:
     they are visited; on targets `once` names, `deploy` and `rollback` must not happen twice;
     `pauses`: a step that has used up its tries waits for a person; `returns`: it is a rollback to
     what ran before, not to a version somebody named; `collision`: what happens when it meets
-    another deploy of its application there.
+    another deploy of its application there; `promotion`: what its version had to show first.
     """
 
     plugin: str
@@ -73,6 +76,7 @@ class Order:
     pauses: bool = False
     returns: bool = False
     collision: str = "queue"
+    promotion: Rule | None = None
     shape: int = SHAPE
 
 
@@ -108,6 +112,7 @@ def dump(order: Order) -> dict[str, Any]:
         "pauses": order.pauses,
         "returns": order.returns,
         "collision": order.collision,
+        "promotion": promotion.dump(order.promotion),
     }
 
 
@@ -148,6 +153,7 @@ def load(body: Mapping[str, Any]) -> Order:
         pauses=body.get("pauses", False),
         returns=body.get("returns", False),
         collision=body.get("collision", "queue"),
+        promotion=promotion.load(body.get("promotion")),
     )
 
 

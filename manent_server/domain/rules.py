@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from manent_server.domain import promotion
+from manent_server.domain.promotion import Rule
 from manent_server.domain.windows import Window
 
 FINISH = "finish"
@@ -26,7 +28,8 @@ class Rules:
     """When deploys may start, what a freeze does to those that run, what a rollback passes.
 
     `if_blocked`: what becomes of a request that meets a closed gate; `collision`: of one that
-    meets another deploy of its application.
+    meets another deploy of its application. `promotion`: what a version has to show first;
+    `auto_promote`: whatever shows it is taken up.
     """
 
     windows: tuple[Window, ...] = ()
@@ -34,6 +37,8 @@ class Rules:
     rollback_passes: tuple[str, ...] = PASSABLE
     if_blocked: str = WAIT
     collision: str = QUEUE
+    promotion: Rule | None = None
+    auto_promote: bool = False
 
 
 def dump(rules: Rules) -> dict[str, Any]:
@@ -53,6 +58,8 @@ def dump(rules: Rules) -> dict[str, Any]:
         "rollback_passes": list(rules.rollback_passes),
         "if_blocked": rules.if_blocked,
         "collision": rules.collision,
+        "promotion": promotion.dump(rules.promotion),
+        "auto_promote": rules.auto_promote,
     }
 
 
@@ -74,4 +81,6 @@ def load(body: Mapping[str, Any]) -> Rules:
         rollback_passes=tuple(body.get("rollback_passes", default.rollback_passes)),
         if_blocked=body.get("if_blocked", default.if_blocked),
         collision=body.get("collision", default.collision),
+        promotion=promotion.load(body.get("promotion")),
+        auto_promote=body.get("auto_promote", default.auto_promote),
     )

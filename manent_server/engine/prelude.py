@@ -161,7 +161,7 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     at = tx.now()
     if gates.is_expired(deploy.asked, at=at):
         return closing.close(tx, Ending(deploy.id, None, Outcome.EXPIRED))
-    judgement = gates.judge(deploy.asked, facts.read(tx, deploy.environment))
+    judgement = gates.judge(deploy.asked, facts.read(tx, deploy.environment, [deploy.asked]))
     closed = judgement.closed
     if not closed:
         _record_passed(tx, deploy, judgement)

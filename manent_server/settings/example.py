@@ -32,9 +32,17 @@ environments:
     pool: default                 # pool whose workers deploy here
     rollback: automatic           # automatic or manual
     on_exhausted: fail            # fail or pause: a step that used up its tries asks a person
+    collision: queue              # queue, latest, reject or cancel_running
     if_blocked: wait              # wait or refuse: what becomes of a request at a closed gate
     rollback_passes: [approval, freeze, window, promotion, soak]    # gates a rollback may pass
     freeze_running: finish        # finish or wave: what a freeze does to a running deploy
+    promotion:                    # default null: any version may come
+      from: [staging]             # required: where it has to run first
+      match: all                  # all or any of them
+      share: 100%                 # of its targets there
+      soak: 10m                   # for how long without a break
+      max_age: 168h               # how old its last success there may be; null = any
+    auto_promote: false           # true: take up what the promotion rule lets through
     windows: []                   # [{allow or deny: RFC 5545 rule, duration, timezone, reason}]
     defaults:                     # lowest layer of every application here; these are the defaults
       max_parallel: 4             # targets of one wave at once

@@ -201,6 +201,19 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class YesNo:
+    """true or false."""
+
+    words: str = "true or false"
+
+    def read(self, node: Node, reading: Reading) -> bool | Invalid:
+        """Whether it is true."""
+        if isinstance(node, Scalar) and node.kind == "bool":
+            return node.text.lower() == "true"
+        return reading.refuse(node, f"must be {self.words}, not {_described(node)}")
+
+
+@dataclass(frozen=True)
 class Or:
     """A value, or one word that stands for none."""
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from manent_server.domain import rules, windows
+from manent_server.domain import promotion, rules, windows
+from manent_server.domain.promotion import Rule
 from manent_server.domain.windows import Window
-from manent_server.settings import checks
-from manent_server.settings.kinds import Choice, Duration, Or, Text
+from manent_server.settings import checks, wave
+from manent_server.settings.kinds import Choice, Duration, Name, Or, Text, YesNo
 from manent_server.settings.structures import REQUIRED, Key, ListOf, Section
 
 
@@ -61,6 +62,41 @@ _WINDOW = Section(
     _check_window,
 )
 
+
+def _percent(text: str) -> str:
+    if wave.percent(text) is None:
+        raise ValueError("must be a whole percentage from 1% to 100%")
+    return text
+
+
+def _promotion(
+    *, match: str, share: str, soak: Any, max_age: Any, **sources: tuple[str, ...]
+) -> Rule:
+    percent = wave.percent(share) or 100
+    return Rule(sources["from"], match, percent, soak, max_age)
+
+
+_PROMOTION = Section(
+    (
+        Key(
+            "from",
+            ListOf(Name("environment"), least=1, is_unique=True),
+            REQUIRED,
+            "environments a version has to run in before it may come here",
+        ),
+        Key(
+            "match",
+            Choice((promotion.ALL, promotion.ANY)),
+            promotion.ALL,
+            "whether in all of them or in any one",
+        ),
+        Key("share", Text("percentage", _percent), "100%", "how many of the targets there"),
+        Key("soak", Duration(zero="at once"), "0s", "for how long without a break"),
+        Key("max_age", Or(Duration()), "null", "how old its last success there may be"),
+    ),
+    _promotion,
+)
+
 GATES = (
     Key(
         "if_blocked",
@@ -87,5 +123,7 @@ GATES = (
         rules.FINISH,
         "what a freeze does to a running deploy: it finishes, or its wave alone does",
     ),
+    Key("promotion", Or(_PROMOTION), "null", "what a version has to show before it may come here"),
+    Key("auto_promote", YesNo(), "false", "take up what the promotion rule lets through"),
     Key("windows", ListOf(_WINDOW), "[]", "when deploys may, or may not, start here"),
 )

@@ -78,13 +78,19 @@ def _wave(node: Node, reading: Reading) -> Wave | Invalid:
     return INVALID if text is INVALID else _worded(text, node, reading)
 
 
+def percent(text: str) -> int | None:
+    """The number of a whole percentage from 1% to 100%; None if it is none."""
+    found = _PERCENT.fullmatch(text)
+    return int(found[1]) if found else None
+
+
 def _worded(text: str, node: Node, reading: Reading) -> Wave | Invalid:
     if text == "rest":
         return Rest()
     if text.endswith("%"):
-        found = _PERCENT.fullmatch(text)
+        share = percent(text)
         wrong = "must be a whole percentage from 1% to 100%"
-        return Percent(int(found[1])) if found else reading.refuse(node, wrong)
+        return Percent(share) if share is not None else reading.refuse(node, wrong)
     name = _target(node, reading)
     return INVALID if name is INVALID else Named((name,))
 

@@ -108,6 +108,7 @@ def _progress(name: Naming) -> list[sa.schema.SchemaItem]:
         sa.Column("cancel_rollback", sa.Boolean, nullable=False),
         text("cancel_reason", null=True),
         sa.Column("rollback_to", sa.Text, name.key("id", "deploys"), nullable=True),
+        sa.Column("promoted_from", sa.Text, name.key("id", "deploys"), nullable=True),
         sa.Column(
             "replaces", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
         ),
@@ -149,6 +150,7 @@ def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
         index(name, "deploys_root", ["root"]),
         index(name, "deploys_rerun_of", ["rerun_of"]),
         index(name, "deploys_rollback_to", ["rollback_to"]),
+        index(name, "deploys_promoted_from", ["promoted_from"]),
         index(name, "deploys_replaces", ["replaces"]),
         index(name, "deploys_superseded_by", ["superseded_by"]),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain import promotion
 from manent_server.domain import question as questions
 from manent_server.domain.deploy import LIVE, Kind, Outcome, State
 from manent_server.domain.gates import Asked
@@ -68,6 +69,7 @@ class Deploy:
     cancel_rollback: bool
     cancel_reason: str | None
     rollback_to: str | None
+    promoted_from: str | None
     replaces: str | None
     superseded_by: str | None
     prepared: Mapping[str, Any] | None
@@ -108,6 +110,8 @@ class Deploy:
             is_automatic=self.origin != REQUEST,
             is_return=bool(self.order_body.get("returns")),
             override=frozenset(self.override or ()),
+            sha256=self.sha256,
+            promotion=promotion.load(self.order_body.get("promotion")),
         )
 
 

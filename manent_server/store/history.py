@@ -52,6 +52,16 @@ def rolled_back_from(
     return undone or _one(tx, here, *_rollback_of(tx, version, epoch))
 
 
+def was_taken_up(
+    tx: Transaction, application: str, environment: str, *, version: str, origin: str
+) -> bool:
+    """Whether this automation brought the version there before, or anybody does so now."""
+    d = tx.tables.deploys
+    is_mine = sa.or_(d.c.origin == origin, d.c.state.in_(LIVE_STATES))
+    here = (d.c.application == application, d.c.environment == environment)
+    return _one(tx, *here, d.c.version == version, is_mine) is not None
+
+
 def _first_accepted(tx: Transaction, application: str, version: str) -> datetime | None:
     d = tx.tables.deploys
     query = sa.select(sa.func.min(d.c.requested_at)).where(

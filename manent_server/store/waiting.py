@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from manent_server.domain import promotion
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.gates import Asked
 from manent_server.store import deploys, queue
@@ -116,6 +117,8 @@ def asked(environment: str, like: Likeness, order: Mapping[str, Any], at: dateti
         is_automatic=like.origin != deploys.REQUEST,
         is_return=bool(order.get("returns")),
         override=frozenset(like.override),
+        sha256=like.sha256,
+        promotion=promotion.load(order.get("promotion")),
     )
 
 

@@ -2,19 +2,20 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import access, effects, gates, names
+from manent_server.domain import access, effects, gates, names, promotion
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
 from manent_server.domain.gates import Asked, ClosedGate, Facts, Judgement
 from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
+from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import REFUSE, Rules
-from manent_server.settings.values import Environment, Placement
+from manent_server.settings.values import Application, Environment
 from manent_server.store import deploys, facts, queue, records
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -61,13 +62,15 @@ class Draft:
     if_blocked: str | None = None
     origin: str = deploys.REQUEST
     rollback_to: str | None = None
+    promoted_from: str | None = None
     links: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] | None = None
     lineage: Lineage | None = None
 
 
-def order_for(desk: Desk, placement: Placement, environment: Environment) -> Order:
+def order_for(desk: Desk, application: Application, environment: Environment) -> Order:
     """Today's settings and plugin, frozen."""
+    placement = desk.placement(application, environment)
     plugin = desk.host.plugin(placement.plugin)
     source = placement.artifact
     retry = placement.retry
@@ -93,7 +96,18 @@ def order_for(desk: Desk, placement: Placement, environment: Environment) -> Ord
         ),
         pauses=environment.on_exhausted == "pause",
         collision=environment.rules.collision,
+        promotion=_rule(application, environment),
     )
+
+
+def _rule(application: Application, environment: Environment) -> Rule | None:
+    """What its version has to show first, with the targets that have to show it."""
+    rule = environment.rules.promotion
+    if rule is None:
+        return None
+    places = application.environments
+    targets = {name: tuple(places[name].targets) for name in rule.sources if name in places}
+    return replace(rule, targets=targets)
 
 
 def chosen(order: Order, targets: Sequence[str] | None) -> Order:
@@ -187,8 +201,9 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     """Write the deploy and admit; the caller holds the environment's row lock."""
     at = tx.now()
     environment = draft.environment.name
-    place = facts.read(tx, environment)
-    closed = _demand_openable(draft, gates.judge(_asked(draft, at), place), place.rules).closed
+    place = facts.read(tx, environment, [asked_of(draft, at)])
+    draft = _pinned(draft, place)
+    closed = _demand_openable(draft, gates.judge(asked_of(draft, at), place), place.rules).closed
     body = orders.dump(draft.order)
     deploys.insert(
         tx,
@@ -218,6 +233,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "override": list(draft.override),
             **_lineage(draft),
             "rollback_to": draft.rollback_to,
+            "promoted_from": draft.promoted_from,
             "links": draft.links,
             "changes": draft.changes,
         },
@@ -253,7 +269,19 @@ def _collide(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], place:
         collide.make_room(tx, row, closed, place)
 
 
-def _asked(draft: Draft, at: datetime) -> Asked:
+def _pinned(draft: Draft, place: Facts) -> Draft:
+    """What was proven is what is deployed: the digest that ran where the rule looks."""
+    rule = draft.order.promotion
+    is_free = draft.sha256 is not None or draft.order.artifact is None
+    if rule is None or is_free or gates.PROMOTION in draft.override:
+        return draft
+    runs = place.runs.get(draft.application, ())
+    found = promotion.judge(rule, runs, version=draft.version, sha256=None, at=place.at)
+    return replace(draft, sha256=found.run.sha256) if found.run is not None else draft
+
+
+def asked_of(draft: Draft, at: datetime) -> Asked:
+    """What the gates need to know of what is about to be accepted."""
     return Asked(
         application=draft.application,
         environment=draft.environment.name,
@@ -265,6 +293,8 @@ def _asked(draft: Draft, at: datetime) -> Asked:
         is_automatic=draft.origin != deploys.REQUEST,
         is_return=draft.order.returns,
         override=frozenset(draft.override),
+        sha256=draft.sha256,
+        promotion=draft.order.promotion,
     )
 
 

@@ -14,7 +14,7 @@ from manent_server.engine import closing
 from manent_server.engine import version as versions
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
-from manent_server.store import deploys, history, marks, queue, records, waiting, workers
+from manent_server.store import deploys, facts, history, marks, queue, records, waiting, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.queue import Environment, Reach
 from manent_server.store.repeat import is_transient
@@ -99,10 +99,10 @@ class Admission:
             return False
         at = tx.now()
         rules = load_rules(environment.rules or {})
-        facts = Facts(at=at, rules=rules, marks=marks.standing(tx, at=at))
-        hall = _Hall(environment, facts, at)
+        place = Facts(at=at, rules=rules, marks=marks.standing(tx, at=at))
+        hall = _Hall(environment, place, at)
         rows = waiting.read(tx, name, only=only) if only is None or only else []
-        has_more = Look(tx, name, facts).at(rows) if rows else False
+        has_more = Look(tx, name, place).at(rows) if rows else False
         late = queue.expired(tx, name, at=at, limit=_ENDINGS)
         for deploy in late:
             closing.close(tx, Ending(deploy, None, Outcome.EXPIRED))
@@ -154,7 +154,7 @@ class Admission:
             return False
         if self._is_outdated(tx, row):
             return False
-        closed = gates.closed(row.asked, hall.facts)
+        closed = gates.closed(row.asked, facts.proven(tx, hall.facts, [row.asked]))
         if closed:
             deploys.update(tx, row.id, state=State.DELAYED, phase=closed[0].phase, ticket=None)
             _wake_at_opening(tx, row, closed)

@@ -59,7 +59,7 @@ def _asked(row: Deploy) -> list[dict[str, Any]]:
 def _closed(tx: Transaction, row: Deploy) -> tuple[gates.ClosedGate, ...]:
     """What keeps it from starting, or from its next wave."""
     if _may_wait(row):
-        return gates.closed(row.asked, facts.read(tx, row.environment))
+        return gates.closed(row.asked, facts.read(tx, row.environment, [row.asked]))
     wake = records.wake_of(tx, row.id) if row.state == State.PENDING else None
     if wake is None or wake[1] != GATE or row.cancel_requested_at is not None:
         return ()

@@ -16,6 +16,7 @@ from manent_server.domain.gates import ClosedGate, Facts
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
 from manent_server.store import deploys, waiting
+from manent_server.store import facts as facts_of
 from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Transaction
 from manent_server.store.waiting import Likeness, Waiting
@@ -61,7 +62,7 @@ class Look:
     def _verdict(self, like: Likeness, order: Mapping[str, Any]) -> "_Verdict":
         try:
             asked = waiting.asked(self.environment, like, order, self.facts.at)
-            closed = gates.closed(asked, self.facts)
+            closed = gates.closed(asked, facts_of.proven(self.tx, self.facts, [asked]))
         except Exception as error:
             if is_transient(error):
                 raise

@@ -36,6 +36,21 @@ class DeployRequest:
 
 
 @dataclass(frozen=True)
+class PromotionRequest:
+    """Bring to `to` what runs in `source`: the same version, the same digest.
+
+    `version` None: the one that runs there.
+    """
+
+    application: str
+    source: str
+    to: str
+    version: str | None = None
+    reason: str | None = None
+    override: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class RollbackRequest:
     """Bring back what ran before, or the named older version."""
 

@@ -160,6 +160,7 @@ def _draft(desk: Desk, old: Deploy, request: RerunRequest, caller: Caller) -> Dr
         sequence=old.sequence,
         override=tuple(request.override),
         rollback_to=old.rollback_to,
+        promoted_from=old.promoted_from,
         links=old.links,
         changes=old.changes,
     )

@@ -67,8 +67,7 @@ def roll_back(
 def _draft(desk: Desk, request: RollbackRequest, caller: Caller) -> Draft:
     application = desk.application(request.application)
     environment = desk.environment(request.environment)
-    placement = desk.placement(application, environment)
-    order = order_for(desk, placement, environment)
+    order = order_for(desk, application, environment)
     return Draft(
         application=application.name,
         environment=environment,

@@ -8,7 +8,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.deploy import Kind
 from manent_server.domain.errors import Conflict, Invalid
 from manent_server.domain.order import Order
-from manent_server.settings.values import Environment, Placement
+from manent_server.settings.values import Application, Environment
 from manent_server.store import deploys
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import busy, inspect, once
@@ -96,7 +96,7 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         environment=environment,
         kind=kind,
         version=names.version(request.version) if request.version is not None else "",
-        order=_order(desk, request, placement, environment),
+        order=_order(desk, request, application, environment),
         caller=caller,
         sha256=sha256,
         reason=request.reason,
@@ -113,9 +113,9 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
 
 
 def _order(
-    desk: Desk, request: DeployRequest, placement: Placement, environment: Environment
+    desk: Desk, request: DeployRequest, application: Application, environment: Environment
 ) -> Order:
-    order = chosen(order_for(desk, placement, environment), request.targets)
+    order = chosen(order_for(desk, application, environment), request.targets)
     if request.collision is None:
         return order
     return replace(order, collision=request.collision)

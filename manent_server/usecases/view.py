@@ -73,6 +73,7 @@ def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
         "epoch": row.epoch,
         "executor": row.executor,
         "workflow_version": row.workflow_version,
+        "promoted_from": row.promoted_from,
         "rollback_to": {"deploy": row.rollback_to, "version": beside.back_to}
         if row.rollback_to
         else None,

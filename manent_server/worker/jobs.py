@@ -11,12 +11,14 @@ from manent_server.settings import Settings
 from manent_server.store import records
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import executors, fire, publish, wake
+from manent_server.usecases.auto_promote import AutoPromotion
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.survey import Survey
 from manent_server.worker.loops import Job
 
 _AT_ONCE = timedelta(milliseconds=300)
 _SOON = timedelta(seconds=1)
+_PROMOTION = timedelta(seconds=2)
 _DISPOSAL = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
 
@@ -27,6 +29,7 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
     return [
         Job("admission", _SOON, lambda desk: Survey(desk).round),
         Job("wake", _SOON, lambda desk: partial(wake.wake_due, desk)),
+        Job("promotion", _PROMOTION, lambda desk: AutoPromotion(desk).round),
         Job("schedules", _SOON, lambda desk: partial(fire.fire_due, desk)),
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
         Job("disposal", _DISPOSAL, lambda desk: Disposal(desk).round),

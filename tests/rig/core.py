@@ -240,7 +240,7 @@ class Ground:
         """Delete every row of ours and of the engine's that a test can make."""
         with self.store.write() as tx:
             d = tx.tables.deploys
-            links = ("rerun_of", "rollback_to", "replaces", "superseded_by")
+            links = ("rerun_of", "rollback_to", "promoted_from", "replaces", "superseded_by")
             for table in reversed(tx.tables.metadata.sorted_tables):
                 if table is d:
                     tx.connection.execute(sa.update(d).values(dict.fromkeys(links)))

@@ -103,6 +103,7 @@ def _deploys(name: Naming, create: Create) -> None:
         sa.Index(name.index("deploys_root"), "root"),
         sa.Index(name.index("deploys_rerun_of"), "rerun_of"),
         sa.Index(name.index("deploys_rollback_to"), "rollback_to"),
+        sa.Index(name.index("deploys_promoted_from"), "promoted_from"),
         sa.Index(name.index("deploys_replaces"), "replaces"),
         sa.Index(name.index("deploys_superseded_by"), "superseded_by"),
     )
@@ -177,6 +178,7 @@ def _links(name: Naming) -> list[sa.Column[Any]]:
         refers("rerun_of", name.key("id", "deploys"), null=True),
         text("rerun_from", null=True),
         refers("rollback_to", name.key("id", "deploys"), null=True),
+        refers("promoted_from", name.key("id", "deploys"), null=True),
         refers("replaces", name.key("id", "deploys", on_delete="SET NULL"), null=True),
         refers("superseded_by", name.key("id", "deploys", on_delete="SET NULL"), null=True),
     ]

@@ -1,0 +1,122 @@
+"""Automation that takes up what qualifies, and never undoes what people decided."""
+
+from datetime import timedelta
+from typing import Any
+
+from manent_server.domain.deploy import Outcome
+from manent_server.domain.marks import Sort
+from manent_server.domain.promotion import Rule
+from manent_server.domain.rules import Rules
+from manent_server.settings.values import ArtifactSource
+from manent_server.usecases import mark, roll_back
+from manent_server.usecases.auto_promote import AutoPromotion
+from manent_server.usecases.requests import MarkRequest, RollbackRequest
+from tests.integration.core.running import Running, good
+from tests.rig.core import ADMIN, Core, long_ago
+
+ORIGIN = "promotion"
+
+
+def automatic(core: Core, **more: Any) -> AutoPromotion:
+    rules = Rules(promotion=Rule(("staging",), **more), auto_promote=True)
+    core.change_environment("production", rules=rules)
+    core.change_environment("staging", concurrency=3)
+    source = ArtifactSource(url="file:///{version}", sha256=None)
+    core.change_placement("shop", "production", artifact=source)
+    return AutoPromotion(core.desk)
+
+
+def taken_up(core: Core) -> list[str]:
+    rows = [row for row in core.rows("deploys") if row["origin"] == "promotion"]
+    return [row["version"] for row in sorted(rows, key=lambda row: row["number"])]
+
+
+def finish(core: Core, outcome: Outcome = Outcome.DEPLOYED) -> None:
+    """Run what is dispatched in production to its end."""
+    running = Running.__new__(Running)
+    running.core, running.worker, running.handed = core, core.worker(), {}
+    core.admit("production")
+    (deploy,) = core.slots("production")
+    running.deploy = running.begin(deploy)
+    if outcome == Outcome.DEPLOYED:
+        acting = "rollback" if running.deploy.kind == "rollback" else "deploy"
+        running.perform(f"{acting}:web")
+        running.perform("verify:web")
+        core.set(deploy, replaces=_last_good(core))
+    running.close(outcome)
+
+
+def _last_good(core: Core) -> str | None:
+    rows = [
+        row
+        for row in core.rows("deploys")
+        if (row["environment"], row["state"]) == ("production", "SUCCESS")
+    ]
+    return max(rows, key=lambda row: row["epoch"])["id"] if rows else None
+
+
+def test_what_qualifies_is_taken_up_once(core: Core):
+    core.worker()
+    auto = automatic(core)
+    auto.round()
+    source = good(core, "1")
+    auto.round()
+    (row,) = [row for row in core.rows("deploys") if row["environment"] == "production"]
+    assert (row["version"], row["sha256"], row["promoted_from"]) == ("1", "1" * 64, source)
+    assert (row["origin"], row["requested_by"]) == ("promotion", "promotion")
+    assert "deploy.requested" in [d["action"] for d in core.rows("audit") if d["actor"] == ORIGIN]
+    AutoPromotion(core.desk).round()
+    finish(core, Outcome.FAILED)
+    AutoPromotion(core.desk).round()
+    assert taken_up(core) == ["1"]
+    good(core, "2")
+    auto.round()
+    assert taken_up(core) == ["1", "2"]
+
+
+def test_it_waits_for_the_soak_and_for_whatever_holds_it(core: Core):
+    auto = automatic(core, soak=timedelta(hours=1))
+    first = good(core, "1")
+    auto.round()
+    assert taken_up(core) == []
+    hold = mark.put(core.desk, MarkRequest(Sort.HOLD, "quiet", "shop", "production"), caller=ADMIN)
+    core.set(first, ended_at=long_ago())
+    AutoPromotion(core.desk).round()
+    assert taken_up(core) == []
+    auto.round()
+    mark.lift(core.desk, Sort.HOLD, hold["id"], caller=ADMIN)
+    auto.round()
+    assert taken_up(core) == ["1"]
+
+
+def test_it_never_undoes_a_rollback(core: Core):
+    auto = automatic(core)
+    for version in ("1", "2"):
+        good(core, version)
+        auto.round()
+        finish(core)
+    request = RollbackRequest("shop", "production", reason="bad")
+    roll_back.roll_back(core.desk, request, caller=ADMIN)
+    finish(core)
+    good(core, "2")
+    for one in mark.standing(core.desk, Sort.HOLD)["items"]:
+        mark.lift(core.desk, Sort.HOLD, one["id"], caller=ADMIN)
+    AutoPromotion(core.desk).round()
+    assert taken_up(core) == ["1", "2"]
+    good(core, "3")
+    AutoPromotion(core.desk).round()
+    assert taken_up(core) == ["1", "2", "3"]
+
+
+def test_it_never_goes_behind_what_a_person_deployed_since(core: Core):
+    auto = automatic(core)
+    core.change_environment("production", rules=Rules())
+    good(core, "1")
+    core.submit("shop", "production", "hotfix")
+    finish(core)
+    auto = automatic(core)
+    auto.round()
+    assert taken_up(core) == []
+    good(core, "2")
+    auto.round()
+    assert taken_up(core) == ["2"]
