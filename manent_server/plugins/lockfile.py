@@ -16,7 +16,18 @@ def take(path: str) -> int:
         BlockingIOError: A process of that attempt still lives.
         OSError: The file cannot be made.
     """
-    descriptor = _open(path)
+    try:
+        return _locked(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        # It appears under its name when it is locked: whoever finds it free before would take
+        # the attempt for dead that is about to begin.
+        fresh = f"{path}.{os.getpid()}"
+        descriptor = _locked(_made(fresh))
+        os.rename(fresh, path)  # noqa: PTH104 - kept light
+        return descriptor
+
+
+def _locked(descriptor: int) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -25,7 +36,7 @@ def take(path: str) -> int:
     return descriptor
 
 
-def _open(path: str) -> int:
+def _made(path: str) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)

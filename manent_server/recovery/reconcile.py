@@ -20,6 +20,7 @@ from manent_server.engine.identity import Identity
 from manent_server.engine.inspection import Delivery
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins import lockfile
+from manent_server.recovery.start import has_stopped
 from manent_server.store import deploys, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
@@ -262,8 +263,9 @@ class Reconciler:
         if len(taken) < len(mine) or not all(self._is_over(attempt, at) for attempt in left):
             return False
         for attempt in left:
+            died = not has_stopped(workers.read(tx, attempt.executor), attempt)
             message = f"{attempt.executor} was lost; cancelled"
-            work.end_lost(tx, attempt.id, died=True, message=message)
+            work.end_lost(tx, attempt.id, died=died, message=message)
         return True
 
     def _is_over(self, attempt: Attempt, at: datetime) -> bool:

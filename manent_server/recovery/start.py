@@ -143,7 +143,7 @@ class Start:
         work.end_lost(
             tx,
             attempt.id,
-            died=not _has_stopped(before, attempt),
+            died=not has_stopped(before, attempt),
             message=f"{attempt.executor} ended " + ("under it" if is_begun else "before it began"),
             is_begun=is_begun,
         )
@@ -219,7 +219,7 @@ class Start:
         )
 
 
-def _has_stopped(row: Executor | None, attempt: Attempt) -> bool:
+def has_stopped(row: Executor | None, attempt: Attempt) -> bool:
     """Whether the start that ran the attempt recorded its stop: no death then."""
     is_its = row is not None and row.incarnation == attempt.incarnation
     return is_its and row is not None and row.stopped_at is not None

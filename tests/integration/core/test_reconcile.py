@@ -338,7 +338,8 @@ def test_a_hook_that_may_live_keeps_a_cancelled_deploy_open(
     file.touch()  # the lock can be had: nothing of it lives on this host
     core.reconciler().round()
     assert core.deploy(deploy).outcome == "cancelled"
-    assert core.attempts(deploy)[0].result == "interrupted"
+    (attempt,) = core.attempts(deploy)
+    assert (attempt.result, attempt.died) == ("interrupted", False)  # its stop was recorded
 
 
 @pytest.mark.postgres

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import subprocess
 import sys
@@ -39,3 +40,24 @@ def test_a_process_that_inherited_it_keeps_it_taken(tmp_path: Path) -> None:
         assert not lockfile.is_free(path)
         child.communicate(b"\n")
     assert lockfile.is_free(path)
+
+
+def test_it_is_never_there_without_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I19: found free, the attempt would be taken for dead and its successor begun beside it."""
+    path = tmp_path / "locks" / "a"
+    seen: list[bool] = []
+    lock = fcntl.flock
+
+    def flock(descriptor: int, how: int) -> None:
+        seen.append(path.exists())
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    descriptor = lockfile.take(str(path))
+    assert seen == [False]
+    assert not lockfile.is_free(path)
+    assert Path(f"/proc/self/fd/{descriptor}").readlink() == path
+    os.close(descriptor)
+    assert [found.name for found in path.parent.iterdir()] == ["a"]
