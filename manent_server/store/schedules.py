@@ -141,15 +141,17 @@ def update(tx: Transaction, schedule: str, **values: Any) -> None:
     tx.connection.execute(sa.update(s).where(s.c.id == schedule).values(clean(values)))
 
 
-def due(tx: Transaction, *, at: datetime) -> list[str]:
-    """Those of which an instant has come, the longest due first."""
-    return list(tx.connection.execute(_due(tx.tables), {"now": at}).scalars())
+def due(tx: Transaction, *, at: datetime) -> list[tuple[str, str]]:
+    """Those of which an instant has come, and their environments; the longest due first."""
+    rows = tx.connection.execute(_due(tx.tables), {"now": at})
+    return [(row.id, row.environment) for row in rows]
 
 
 @cache
 def _due(tables: Tables) -> sa.Select[Any]:
     s = tables.schedules
-    return sa.select(s.c.id).where(s.c.next_at <= sa.bindparam("now")).order_by(s.c.next_at)
+    has_come = s.c.next_at <= sa.bindparam("now")
+    return sa.select(s.c.id, s.c.environment).where(has_come).order_by(s.c.next_at)
 
 
 def write_runs(tx: Transaction, runs: Sequence[Run]) -> None:

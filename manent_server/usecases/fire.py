@@ -14,7 +14,7 @@ from manent_server.domain.errors import Invalid, ManentError, Unavailable
 from manent_server.domain.schedule import Result, Rules
 from manent_server.store import records, schedules
 from manent_server.store.records import Deed
-from manent_server.store.repeat import is_transient
+from manent_server.store.repeat import is_contention, is_transient
 from manent_server.store.schedules import Run, Schedule
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import candidate, submit
@@ -32,14 +32,29 @@ def fire_due(desk: Desk) -> int:
     """Decide of every instant that has come; of how many schedules that was."""
     with desk.store.read() as tx:
         due = schedules.due(tx, at=tx.now())
-    for schedule in due:
-        try:
-            desk.store.once(partial(_settle, desk=desk, schedule=schedule))
-        except Unavailable:
-            raise
-        except Exception:  # noqa: BLE001 - logged whole; the other schedules go on
-            _log.exception("schedule %s could not be looked at; it is tried again", schedule)
+    stuck: set[str] = set()
+    for schedule, environment in due:
+        if environment not in stuck and not _try(desk, schedule):
+            stuck.add(environment)
     return len(due)
+
+
+def _try(desk: Desk, schedule: str) -> bool:
+    """One schedule; False where its environment is held by somebody: the others go on.
+
+    Raises:
+        Unavailable: The database is away, or another process fires by now.
+    """
+    try:
+        desk.store.once(partial(_settle, desk=desk, schedule=schedule))
+    except Unavailable as error:
+        if error.__cause__ is None or not is_contention(error.__cause__):
+            raise
+        _log.warning("schedule %s waits for a row that is held; it is tried again", schedule)
+        return False
+    except Exception:  # noqa: BLE001 - logged whole; the other schedules go on
+        _log.exception("schedule %s could not be looked at; it is tried again", schedule)
+    return True
 
 
 def _settle(tx: Transaction, *, desk: Desk, schedule: str) -> None:

@@ -41,6 +41,10 @@ def schedule(
             deed = Deed(caller.name, "schedule.created", None, *where, detail)
             records.write_audit(tx, deed, at=at)
         elif schedules.lock(tx, values["id"]) is None:
+            # Whoever has the name may have made it with this very key, at the same moment.
+            known = once.remembered(tx, caller, key)
+            if known is not None:
+                return known
             raise Conflict(
                 f"there is a schedule {values['name']} already",
                 code="schedule_exists",

@@ -1,6 +1,7 @@
 """Schedules: every instant that comes fires once or is listed with what became of it."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,11 +11,21 @@ import pytest
 import sqlalchemy as sa
 
 from manent_server.domain.access import Caller
-from manent_server.domain.errors import Conflict, Invalid, KeyReused, NotAllowed, NotFound
+from manent_server.domain.errors import (
+    Conflict,
+    Invalid,
+    KeyReused,
+    NotAllowed,
+    NotFound,
+    Unavailable,
+)
 from manent_server.plugins.host import Host
+from manent_server.store.repeat import NotAnswered, unavailable
+from manent_server.store.transaction import Transaction
 from manent_server.usecases import fire, inspect, pause, schedule, timetable
 from manent_server.usecases.requests import IdempotencyKey, ScheduleRequest
 from tests.integration.core.planning import MINUTE, NOON, Plans, plans
+from tests.rig.clocked import ClockedStore
 from tests.rig.core import ADMIN, Core, engine_version
 
 TEN = 10 * MINUTE
@@ -183,6 +194,42 @@ def test_a_schedule_that_fails_stops_no_other(core: Core, made: Plans):
     assert made.results("good")[0] == "fired"
     assert len(core.rows("deploys")) == 1
     assert {deed["detail"]["schedule"] for deed in made.audited("schedule.refused")} == {"gone"}
+
+
+class Held(ClockedStore):
+    """One transaction of it never gets the row it wants."""
+
+    cause: Exception = sa.exc.TimeoutError()
+    turns = 0
+
+    def once(self, work: Callable[[Transaction], Any]) -> Any:
+        self.turns += 1
+        if self.turns == 1:
+            raise unavailable() from self.cause
+        return super().once(work)
+
+
+def test_a_row_that_is_held_stops_what_wants_it_and_nothing_else(core: Core, made: Plans):
+    """B91"""
+    for name, place in (("a", "production"), ("b", "production"), ("c", "staging")):
+        made.make(name, "shop", environment=place)
+    made.clock.forward(TEN)
+    store = Held(core.engines, made.clock)
+    desk = replace(made.desk, store=store, admission=core.admission.under(store))
+    assert fire.fire_due(desk) == 3
+    assert [made.results(name) for name in ("a", "b")].count([]) == 2
+    assert made.results("c") == ["fired"]
+    made.look()
+    assert made.results("a") == made.results("b") == ["fired"]
+
+
+def test_without_a_database_a_round_ends(core: Core, made: Plans):
+    made.make()
+    made.clock.forward(TEN)
+    store = Held(core.engines, made.clock)
+    store.cause = NotAnswered()
+    with pytest.raises(Unavailable):
+        fire.fire_due(replace(made.desk, store=store))
 
 
 def test_a_schedule_whose_zone_is_gone_is_paused(core: Core, made: Plans):
