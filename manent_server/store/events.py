@@ -54,6 +54,15 @@ def _unnumbered(tables: Tables) -> sa.Select[Any]:
     return sa.select(tables.events.c.entry).where(tables.events.c.position.is_(None)).limit(1)
 
 
+def unnumbered_since(tx: Transaction) -> datetime | None:
+    """Since when the oldest event waits for its position."""
+    e = tx.tables.events
+    found: datetime | None = tx.connection.execute(
+        sa.select(e.c.at).where(e.c.position.is_(None)).order_by(e.c.entry).limit(1)
+    ).scalar()
+    return found
+
+
 @dataclass(frozen=True)
 class Numbered:
     """An event that has just got its position; `entry` is its row."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from manent_server.domain import access
@@ -10,7 +10,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.errors import NotFound
 from manent_server.domain.notice import PLUGINS, Interest, Retrying
 from manent_server.observability.metrics import SinkStanding
-from manent_server.store import notices, records
+from manent_server.store import events, notices, records
 from manent_server.store.notices import Off, Standing
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Store, Transaction
@@ -75,14 +75,17 @@ def standings(desk: Desk) -> list[SinkStanding]:
     """For the metrics: how far behind each sink is."""
     with desk.store.read() as tx:
         found, at = notices.standings(tx), tx.now()
-    return [_standing(one.name, found.get(one.name), at) for one in known(desk)]
-
-
-def _standing(name: str, found: Standing | None, at: datetime) -> SinkStanding:
-    if found is None:
-        return SinkStanding(name, 0.0, 0)
-    lag = (at - found.oldest_at).total_seconds() if found.oldest_at else 0.0
-    return SinkStanding(name, max(0.0, lag), found.dead)
+        # What has no position yet is nobody's notice, but everybody waits for it.
+        since = events.unnumbered_since(tx)
+    standings = []
+    for sink in known(desk):
+        one = found.get(sink.name)
+        waits = [
+            instant for instant in (since, one.oldest_at if one else None) if instant is not None
+        ]
+        lag = (at - min(waits)).total_seconds() if waits else 0.0
+        standings.append(SinkStanding(sink.name, max(0.0, lag), one.dead if one else 0))
+    return standings
 
 
 def _shown(sink: Sink, off: Off | None, standing: Standing | None) -> dict[str, Any]:

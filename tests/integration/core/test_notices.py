@@ -350,3 +350,15 @@ def test_how_far_behind_a_sink_is_can_be_seen(core: Core, board: Receiver):
 
     [standing] = sinks.standings(core.desk)
     assert 89 < standing.lag_seconds < 100
+
+
+def test_events_that_nobody_numbers_are_seen_too(core: Core, board: Receiver):
+    """No process holds the lease: there is no notice yet, and still somebody waits."""
+    tell(core)
+    round_of(core, board)
+    with core.store.write() as tx:
+        at = tx.now() - timedelta(minutes=5)
+        records.write_audit(tx, Deed("ann", "lock.set"), at=at)
+
+    [standing] = sinks.standings(core.desk)
+    assert 299 < standing.lag_seconds < 310
