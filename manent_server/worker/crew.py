@@ -3,6 +3,7 @@
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Crew:
         timer = threading.Timer(self.drain_timeout.total_seconds(), self._cut)
         timer.daemon = True
         timer.start()
-        self.runtime.destroy(limit=self.drain_timeout + _SLACK)
+        self._await_end()
         timer.cancel()
         lifeline.cut.set()
         self.watch.stop()
@@ -94,6 +95,14 @@ class Crew:
         except Unavailable:
             # Unsigned: the next start under this id waits until the row is stale.
             _log.warning("the database does not answer; the shutdown is not recorded")
+
+    def _await_end(self) -> None:
+        """Let the engine deliver no more and what runs come to its end, within the limit."""
+        limit = self.drain_timeout + _SLACK
+        began = time.monotonic()
+        self.runtime.destroy(limit=limit)
+        # The engine counts by the time of day, which may be set forward meanwhile.
+        self.runtime.wait_idle(limit - timedelta(seconds=time.monotonic() - began))
 
     def _hand_back(self) -> None:
         """Deploys still busy outside of hooks, with a download perhaps: anybody may go on."""

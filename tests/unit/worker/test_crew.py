@@ -37,3 +37,29 @@ def test_a_worker_beats_before_it_clears_what_an_earlier_start_left(tmp_path: Pa
     everything = ["attempts", "deploys", "idle"]
     assert said[:2] == [("runner", everything), ("heartbeat", everything)]
     assert said[2:] == [(name, ["idle"]) for name in ("watch", "runtime", "watcher")]
+
+
+class Early:
+    """An engine whose clock was set forward: it waits for nobody."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.left = timedelta(0)
+
+    def destroy(self, *, limit: timedelta) -> None:
+        self.said.append("destroyed")
+
+    def wait_idle(self, limit: timedelta) -> bool:
+        self.said.append("awaited")
+        self.left = limit
+        return True
+
+
+def test_a_drain_lasts_as_long_as_it_may_whatever_the_time_of_day():
+    """B30, I17"""
+    engine: Any = Early()
+    nothing: Any = SimpleNamespace()
+    parts = dict.fromkeys(("shop", "watch", "start", "heartbeat", "watcher"), nothing)
+    Crew(**parts, runtime=engine, drain_timeout=timedelta(minutes=2))._await_end()
+    assert engine.said == ["destroyed", "awaited"]
+    assert timedelta(minutes=2) < engine.left <= timedelta(minutes=2, seconds=5)
