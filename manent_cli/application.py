@@ -24,6 +24,7 @@ MODULES: Final[Mapping[str, str]] = {
     "logs": "logs",
     "explain": "explain",
     "cancel": "cancel",
+    "skip-wait": "cancel",
     "abandon": "abandon",
     "retry": "rerun",
     "rerun": "rerun",

@@ -1,4 +1,4 @@
-"""`manent cancel`."""
+"""`manent cancel` and `manent skip-wait`."""
 
 from typing import Annotated
 
@@ -41,4 +41,24 @@ def cancel(session: Session, given: Cancel) -> None:
         session.talk.say(f"deploy {deploy['id']} has ended: {deploy.get('outcome')}")
     else:
         session.talk.say(f"deploy {deploy['id']} is being cancelled: manent wait {deploy['id']}")
+    print_deploy(session, deploy)
+
+
+@options
+class SkipWait(Options):
+    """What `skip-wait` takes."""
+
+    id: Address
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is recorded.")]
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The idempotency key. Made up if not given.")
+    ] = None
+
+
+@command(app, "skip-wait", SkipWait)
+def skip_wait(session: Session, given: SkipWait) -> None:
+    """End a deploy's wait for time: its first instant or a soak. Prints its id."""
+    path = f"/deploys/{segment(address(given.id))}/skip-wait"
+    deploy = ask(session, path, {"reason": given.reason}, key=given.key)
+    session.talk.say(f"deploy {deploy['id']} does not wait: {deploy.get('phase')}")
     print_deploy(session, deploy)

@@ -135,6 +135,9 @@ class Rollback(Waiting):
             "--current-configuration", help="Take today's configuration, not that of the time."
         ),
     ] = False
+    veto: Annotated[
+        bool, typer.Option("--veto", help="Keep the version that is left out of there.")
+    ] = False
 
 
 class Guarded(TyperCommand):
@@ -196,6 +199,7 @@ def rollback(session: Session, given: Rollback) -> int:
             "to": given.to,
             "reason": given.reason or "rolled back from the command line",
             "current_configuration": given.current_configuration or None,
+            "veto": given.veto or None,
         }
     )
     return ask_and_wait(session, given, path="/rollbacks", body=body, version=given.to)

@@ -124,6 +124,7 @@ class RollbackBody(Body):
     current_configuration: bool = Field(
         default=False, description="Use today's configuration, not the one of then."
     )
+    veto: bool = Field(default=False, description="Keep the version that is left out of there.")
 
 
 class AbandonBody(Body):
@@ -162,6 +163,12 @@ class ResolveBody(Body):
         default=None, description="Answer for this target alone. Default: for all it asks about."
     )
     reason: Reason | None = None
+
+
+class SkipBody(Body):
+    """End a wait for time."""
+
+    reason: Reason
 
 
 class CancelBody(Body):

@@ -15,6 +15,7 @@ from manent_server.usecases import (
     promote,
     recover,
     roll_back,
+    skip_wait,
     submit,
     timetable,
     tokens,
@@ -38,6 +39,7 @@ class Calls:
     promote: Call = promote.promote
     roll_back: Call = roll_back.roll_back
     cancel: Call = cancel.cancel
+    skip_wait: Call = skip_wait.skip_wait
     abandon: Call = abandon.abandon
     resolve: Call = answering.answer
     retry: Call = retrying.retry

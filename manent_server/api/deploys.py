@@ -16,11 +16,12 @@ from manent_server.api.bodies import (
     ResolveBody,
     RetryBody,
     RollbackBody,
+    SkipBody,
 )
 from manent_server.api.fields import Address
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
-from manent_server.domain.access import CANCEL, DEPLOY, READ, RESOLVE, ROLLBACK
+from manent_server.domain.access import CANCEL, DEPLOY, OVERRIDE, READ, RESOLVE, ROLLBACK
 from manent_server.domain.question import Answer
 from manent_server.usecases.requests import (
     AbandonRequest,
@@ -31,6 +32,7 @@ from manent_server.usecases.requests import (
     PromotionRequest,
     RerunRequest,
     RollbackRequest,
+    SkipRequest,
 )
 
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["deploys"])
@@ -105,6 +107,7 @@ def roll_back(body: RollbackBody, asked: Asked, key: Key) -> Any:
         to=body.to,
         reason=body.reason,
         current_configuration=body.current_configuration,
+        veto=body.veto,
     )
     return asked.calls.roll_back(asked.desk, request, caller=asked.caller, key=key)
 
@@ -132,6 +135,13 @@ def cancel(address: Address, asked: Asked, key: Key, body: CancelBody = _PLAINLY
     """Stop a deploy; with `rollback`, roll back what it touched."""
     request = CancelRequest(rollback=body.rollback, reason=body.reason)
     return asked.calls.cancel(asked.desk, address, request, caller=asked.caller, key=key)
+
+
+@router.post(f"{_ONE}/skip-wait", response_model=shapes.Deploy, openapi_extra=needs(OVERRIDE))
+def skip_wait(address: Address, body: SkipBody, asked: Asked, key: Key) -> Any:
+    """End a wait for time: `not_before`, the soak of a promotion, the soak between waves."""
+    request = SkipRequest(reason=body.reason)
+    return asked.calls.skip_wait(asked.desk, address, request, caller=asked.caller, key=key)
 
 
 @router.post(f"{_ONE}/abandon", response_model=shapes.Deploy, openapi_extra=needs(CANCEL))

@@ -38,6 +38,7 @@ KINDS: Final[Mapping[str, str]] = {
     "deploy.vouched": "A person vouched for its end.",
     "deploy.taken_over": "It was taken over from a lost worker. Detail: executor, by, from_step.",
     ENDED: "It ended. Detail: outcome, version, error, number, kind, sha256, root, replaces.",
+    "deploy.wait_skipped": "A person ended its wait for time. Detail: skipped, reason.",
     "gate.passed": "A deploy began through a closed gate. Detail: gate, detail, reason.",
     **_MARKS,
     "schedule.created": "A schedule was made. Detail: schedule.",

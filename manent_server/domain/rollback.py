@@ -18,7 +18,13 @@ class Good:
     rollback_to: str | None
 
 
-def target(live: Good, *, is_intact: bool, find: Callable[[str], Good | None]) -> Good | None:
+def target(
+    live: Good,
+    *,
+    is_intact: bool,
+    find: Callable[[str], Good | None],
+    is_banned: Callable[[str], bool] = lambda _: False,
+) -> Good | None:
     """The good deploy to go back to.
 
     The chain of what was good before is followed, not the calendar: a version that was rolled
@@ -30,8 +36,9 @@ def target(live: Good, *, is_intact: bool, find: Callable[[str], Good | None]) -
         is_intact: Every target is known to run what `live` brought; if not (a later deploy
             failed half-way), `live` itself is what to go back to.
         find: Reads one good deploy by id; None where retention removed it.
+        is_banned: Whether a version is vetoed there: it is passed over.
     """
-    if not is_intact:
+    if not is_intact and not is_banned(live.version):
         return live
     seen = {live.id}
     place = _origin(live, find)
@@ -40,7 +47,7 @@ def target(live: Good, *, is_intact: bool, find: Callable[[str], Good | None]) -
         before = find(place.replaces)
         if before is None:
             return None
-        if before.version != live.version:
+        if before.version != live.version and not is_banned(before.version):
             return _origin(before, find) or before
         place = _origin(before, find)
     return None

@@ -13,7 +13,7 @@ from manent_server.domain.outcome import Passed, Undoing
 from manent_server.domain.plan import Step, Visit, Wave
 from manent_server.domain.question import Answer
 from manent_server.engine import aim as aims
-from manent_server.engine import asking, closing
+from manent_server.engine import asking, closing, soaking
 from manent_server.engine.closing import Ending
 from manent_server.engine.handout import is_current
 from manent_server.engine.preparation import prepare
@@ -22,6 +22,7 @@ from manent_server.engine.shop import Unwound
 from manent_server.engine.stepper import CANCELLED, Outcome, Stepper
 from manent_server.store import deploys, facts, work
 from manent_server.store.transaction import Transaction
+from manent_server.store.work import StepRow
 
 _RECHECK = timedelta(minutes=1)
 
@@ -139,7 +140,8 @@ class Passage:
         run = self._run
         while True:
             run.check()
-            row = run.steps()[step.name]
+            # A person may end it meanwhile: it is read anew each time.
+            row = run.ask(partial(self._read_soak, step)) or run.steps()[step.name]
             if row.ended_at is not None:
                 return row.state == "succeeded"
             run.write(lambda tx: self._begin_soak(tx, step))
@@ -153,6 +155,10 @@ class Passage:
                 raise Parked(ends_at, "soak")
             else:
                 run.pause(min(ends_at - at, timedelta(seconds=1)))
+
+    def _read_soak(self, step: Step, tx: Transaction) -> StepRow | None:
+        deploy = self._run.deploy
+        return work.read_step(tx, deploy.id, deploy.pass_number, step.name)
 
     def _begin_soak(self, tx: Transaction, step: Step) -> None:
         deploy = self._run.deploy
@@ -179,11 +185,7 @@ class Passage:
             return
         if not is_current(row, deploy):
             raise Unwound(deploy.id)
-        at = tx.now()
-        work.update_step(tx, row.id, row.pass_number, step.name, state="succeeded", ended_at=at)
-        late = at - (before.started_at or at) - self._run.order.limits.soak
-        later = row.deadline_at + late if row.deadline_at else None
-        deploys.update(tx, row.id, phase=Phase.DEPLOYING, deadline_at=later)
+        soaking.end(tx, row, before, soak=self._run.order.limits.soak)
 
     def _come_to(self, failure: Outcome | None) -> tuple[Passed, dict[str, Any] | None]:
         """Undo what was touched, where that is due, and say what the pass came to."""

@@ -52,13 +52,14 @@ class PromotionRequest:
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """Bring back what ran before, or the named older version."""
+    """Bring back what ran before, or the named older version; `veto` what is live now."""
 
     application: str
     environment: str
     to: str | None = None
     reason: str | None = None
     current_configuration: bool = False
+    veto: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ class RerunRequest:
     begin: str | None = None
     reason: str | None = None
     override: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class SkipRequest:
+    """End a wait for time; the reason is recorded."""
+
+    reason: str
 
 
 @dataclass(frozen=True)

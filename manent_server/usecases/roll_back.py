@@ -13,7 +13,7 @@ from manent_server.domain.errors import Conflict
 from manent_server.domain.inventory import Knowledge
 from manent_server.domain.marks import Mark, Sort
 from manent_server.domain.rollback import Good
-from manent_server.store import deploys, finding, marks, records
+from manent_server.store import deploys, finding, history, marks, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.finding import Page
 from manent_server.store.transaction import Transaction
@@ -35,6 +35,7 @@ class _Asked:
     request: RollbackRequest
     draft: Draft
     hold: str = field(default_factory=lambda: secrets.token_hex(8))
+    veto: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 def roll_back(
@@ -46,6 +47,8 @@ def roll_back(
         Conflict: There is nothing to go back to.
     """
     caller.demand(access.ROLLBACK)
+    if request.veto:
+        caller.demand(access.LOCK)
     asked = _Asked(desk, request, _draft(desk, request, caller))
 
     def work(tx: Transaction) -> str:
@@ -56,7 +59,10 @@ def roll_back(
             return known
         if deploys.read(tx, draft.id) is not None:
             return draft.id
-        accept(tx, _aimed(tx, asked), desk.admission)
+        ready = _aimed(tx, asked)
+        if request.veto:
+            _veto(tx, asked)
+        accept(tx, ready, desk.admission)
         _hold(tx, asked)
         once.remember(tx, caller, key, draft.id)
         return draft.id
@@ -100,7 +106,19 @@ def _aimed(tx: Transaction, asked: _Asked) -> Draft:
 
 
 def _named(tx: Transaction, draft: Draft) -> Good:
-    """The last time the named version was deployed there with success."""
+    """The last time the named version was deployed there with success.
+
+    Raises:
+        Conflict: It never was, or it was rolled back from since.
+    """
+    given_up = history.rolled_back_from(tx, *_place(draft), draft.version)
+    if given_up is not None:
+        raise Conflict(
+            f"{draft.version} was rolled back from in {draft.environment.name} by {given_up}",
+            code="rolled_back_from",
+            next="a deploy brings it again, on purpose",
+            facts={"deploy": given_up},
+        )
     wanted = Page(
         application=draft.application,
         environment=draft.environment.name,
@@ -129,10 +147,22 @@ def _before(tx: Transaction, draft: Draft, live: Deploy) -> Good:
         row = deploys.read(tx, deploy)
         return _good(row) if row else None
 
-    target = rollbacks.target(_good(live), is_intact=is_intact, find=find)
+    standing = marks.standing(tx, at=tx.now(), sort=Sort.VETO)
+
+    def is_banned(version: str) -> bool:
+        return any(
+            mark.covers(*_place(draft)) and mark.bans(version) and mark.binds(at=tx.now())
+            for mark in standing
+        )
+
+    target = rollbacks.target(_good(live), is_intact=is_intact, find=find, is_banned=is_banned)
     if target is None:
         raise _nothing(draft)
     return target
+
+
+def _place(draft: Draft) -> tuple[str, str]:
+    return draft.application, draft.environment.name
 
 
 def _good(row: Deploy) -> Good:
@@ -149,21 +179,33 @@ def _nothing(draft: Draft) -> Conflict:
 
 
 def _hold(tx: Transaction, asked: _Asked) -> None:
-    draft = asked.draft
-    at = tx.now()
-    mark = Mark(
-        id=asked.hold,
-        sort=Sort.HOLD,
+    """Automation does not bring back what a person takes away."""
+    _mark(tx, asked, asked.hold, Sort.HOLD, None)
+
+
+def _veto(tx: Transaction, asked: _Asked) -> None:
+    """What is live now is kept out of there, until somebody lifts the veto."""
+    live = deploys.last_good(tx, *_place(asked.draft))
+    if live is not None:
+        _mark(tx, asked, asked.veto, Sort.VETO, live.version)
+
+
+def _mark(tx: Transaction, asked: _Asked, mark: str, sort: Sort, version: str | None) -> None:
+    draft, at = asked.draft, tx.now()
+    made = Mark(
+        id=mark,
+        sort=sort,
         application=draft.application,
         environment=draft.environment.name,
-        version=None,
+        version=version,
         reason=draft.reason or "rolled back",
         owner=draft.caller.name,
         created_at=at,
         starts_at=None,
         expires_at=None,
-        automatic=True,
-        deploy=draft.id,
+        automatic=sort == Sort.HOLD,
+        # A veto stands before the rollback it belongs to, which is accepted under it.
+        deploy=draft.id if sort == Sort.HOLD else None,
     )
-    marks.insert(tx, mark)
-    marks.record(tx, mark, "set", by=mark.owner, at=at)
+    marks.insert(tx, made)
+    marks.record(tx, made, "set", by=made.owner, at=at)
