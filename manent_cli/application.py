@@ -15,6 +15,7 @@ MODULES: Final[Mapping[str, str]] = {
     "deploy": "deploy",
     "redeploy": "deploy",
     "promote": "deploy",
+    "plan": "plan",
     "rollback": "deploy",
     "list": "listing",
     "show": "listing",

@@ -12,6 +12,7 @@ REFUSED: Final = 5
 NOT_FOUND: Final = 6
 TIME_OVER: Final = 7
 CANCELLED: Final = 9
+CHANGES: Final = 10
 SUPERSEDED: Final = 11
 EXPIRED: Final = 12
 PARTIAL: Final = 13
@@ -27,6 +28,7 @@ MEANING: Final[Mapping[int, str]] = {
     NOT_FOUND: "the named thing does not exist",
     TIME_OVER: "the waiting time is over; the deploy goes on",
     CANCELLED: "the deploy was cancelled or abandoned",
+    CHANGES: "`plan --exit-code`: the deploy would change something",
     SUPERSEDED: "the deploy was superseded by a later one",
     EXPIRED: "the deploy could not start in time and expired",
     PARTIAL: "the deploy ended SUCCESS with targets left out by a person",

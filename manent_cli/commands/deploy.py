@@ -99,6 +99,10 @@ class Deploy(Asked):
     sha256: Annotated[
         str | None, typer.Option(metavar="DIGEST", help="The digest its artifact must have.")
     ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what it would do, as `plan` does; create nothing."),
+    ] = False
 
 
 @options
@@ -164,6 +168,10 @@ def deploy(session: Session, given: Deploy) -> int:
     to standard error.
     """
     body = _body(given, kind="deploy")
+    if given.dry_run:
+        from manent_cli.commands import plan  # noqa: PLC0415 - costs start time, seldom wanted
+
+        return plan.show(session, body, has_code=False)
     return ask_and_wait(session, given, path="/deploys", body=body, version=given.version)
 
 
@@ -206,7 +214,7 @@ def rollback(session: Session, given: Rollback) -> int:
 
 
 _NO_FIELDS = frozenset(one.name for one in fields(Waiting)) - {"reason"}
-_SPECIAL = {"target", "link", "changes"}
+_SPECIAL = {"target", "link", "changes", "dry_run"}
 
 
 def _body(given: Asked, *, kind: str) -> dict[str, Any]:

@@ -101,6 +101,12 @@ class DeployBody(Body):
     changes: Annotated[list[Change], Field(max_length=500)] = []
 
 
+class PlanBody(DeployBody):
+    """A deploy as it would be asked for, and the instant whose gates are told."""
+
+    at: Instant | None = Field(default=None, description="Default: now.")
+
+
 class PromotionBody(Body):
     """Bring to one environment what runs in another."""
 

@@ -23,6 +23,7 @@ from manent_server.usecases import (
 from manent_server.usecases import answer as answering
 from manent_server.usecases import executors as registry
 from manent_server.usecases import mark as marking
+from manent_server.usecases import plan as planning
 from manent_server.usecases import rerun as rerunning
 from manent_server.usecases import retry as retrying
 from manent_server.usecases import schedule as scheduling
@@ -36,6 +37,7 @@ class Calls:
     """One callable a use case; each takes the desk first."""
 
     submit: Call = submit.submit
+    plan: Call = planning.plan
     promote: Call = promote.promote
     roll_back: Call = roll_back.roll_back
     cancel: Call = cancel.cancel

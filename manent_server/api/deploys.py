@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from manent_server.api import shapes
+from manent_server.api import plan_shapes, shapes
 from manent_server.api.bodies import (
     AbandonBody,
     CancelBody,
     DeployBody,
     DeployQuery,
+    PlanBody,
     PromotionBody,
     RerunBody,
     RerunQuery,
@@ -44,7 +45,17 @@ _AS_IT_WAS = RetryBody()
 @router.post("/deploys", status_code=202, response_model=shapes.Deploy, openapi_extra=needs(DEPLOY))
 def submit(body: DeployBody, asked: Asked, key: Key) -> Any:
     """Ask for a deploy: accepted, it waits, runs and ends on its own."""
-    request = DeployRequest(
+    return asked.calls.submit(asked.desk, _request(body), caller=asked.caller, key=key)
+
+
+@router.post("/plans", response_model=plan_shapes.Plan, openapi_extra=needs(READ))
+def plan(body: PlanBody, asked: Asked) -> Any:
+    """What a deploy would do and meet; nothing is created."""
+    return asked.calls.plan(asked.desk, _request(body), caller=asked.caller, at=body.at)
+
+
+def _request(body: DeployBody) -> DeployRequest:
+    return DeployRequest(
         application=body.application,
         environment=body.environment,
         version=body.version,
@@ -62,7 +73,6 @@ def submit(body: DeployBody, asked: Asked, key: Key) -> Any:
         links=body.links.model_dump(exclude_none=True) if body.links else None,
         changes=[change.model_dump(mode="json") for change in body.changes] or None,
     )
-    return asked.calls.submit(asked.desk, request, caller=asked.caller, key=key)
 
 
 @router.get("/deploys", response_model=shapes.Deploys, openapi_extra=needs(READ))

@@ -13,7 +13,7 @@ from manent_server.domain import promotion, windows
 from manent_server.domain.deploy import Kind, Phase
 from manent_server.domain.marks import Mark, Sort
 from manent_server.domain.promotion import Rule, Run
-from manent_server.domain.rules import WAVE, Rules
+from manent_server.domain.rules import REFUSE, WAVE, Rules
 
 OUTDATED = "outdated"
 PROMOTION = "promotion"
@@ -308,6 +308,11 @@ def _opens_no_later(mine: ClosedGate, theirs: ClosedGate) -> bool:
     if theirs.opens_at is None:
         return True
     return mine.opens_at is not None and mine.opens_at <= theirs.opens_at
+
+
+def refusing(gates: Sequence[ClosedGate], *, if_blocked: str) -> tuple[ClosedGate, ...]:
+    """Those for which a request is refused: the final ones, or all where nobody wants to wait."""
+    return tuple(gates) if if_blocked == REFUSE else finally_closed(gates)
 
 
 def finally_closed(gates: Iterable[ClosedGate]) -> tuple[ClosedGate, ...]:

@@ -182,6 +182,13 @@ def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
     )
 
 
+def ahead_of(tx: Transaction, environment: str, priority: int) -> list[str]:
+    """Deploys that one of this priority would queue behind, the head first."""
+    d = tx.tables.deploys
+    query = sa.select(d.c.id).where(_queued(tx, environment), d.c.priority <= priority)
+    return list(tx.connection.execute(query.order_by(d.c.priority, d.c.ticket)).scalars())
+
+
 def has_waiting(tx: Transaction, environment: str) -> bool:
     """Whether anything there waits for its gates or for a place."""
     found = tx.connection.execute(_one_waiting(tx.tables), {"environment": environment})

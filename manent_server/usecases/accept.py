@@ -14,7 +14,7 @@ from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
 from manent_server.domain.gates import Asked, ClosedGate, Facts, Judgement
 from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
 from manent_server.domain.promotion import Rule
-from manent_server.domain.rules import REFUSE, Rules
+from manent_server.domain.rules import Rules
 from manent_server.settings.values import Application, Environment
 from manent_server.store import deploys, facts, queue, records
 from manent_server.store.records import Deed
@@ -202,7 +202,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     at = tx.now()
     environment = draft.environment.name
     place = facts.read(tx, environment, [asked_of(draft, at)])
-    draft = _pinned(draft, place)
+    draft = pinned(draft, place)
     closed = _demand_openable(draft, gates.judge(asked_of(draft, at), place), place.rules).closed
     body = orders.dump(draft.order)
     deploys.insert(
@@ -269,7 +269,7 @@ def _collide(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], place:
         collide.make_room(tx, row, closed, place)
 
 
-def _pinned(draft: Draft, place: Facts) -> Draft:
+def pinned(draft: Draft, place: Facts) -> Draft:
     """What was proven is what is deployed: the digest that ran where the rule looks."""
     rule = draft.order.promotion
     is_free = draft.sha256 is not None or draft.order.artifact is None
@@ -304,8 +304,8 @@ def _demand_openable(draft: Draft, judgement: Judgement, rules: Rules) -> Judgem
     Raises:
         Refused: With the closed gates as `explain` shows them.
     """
-    is_refusing = (draft.if_blocked or rules.if_blocked) == REFUSE
-    unwanted = judgement.closed if is_refusing else gates.finally_closed(judgement.closed)
+    if_blocked = draft.if_blocked or rules.if_blocked
+    unwanted = gates.refusing(judgement.closed, if_blocked=if_blocked)
     if unwanted:
         first = unwanted[0]
         raise Refused(

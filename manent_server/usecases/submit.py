@@ -61,7 +61,7 @@ def enter(tx: Transaction, desk: Desk, draft: Draft) -> None:
     Raises:
         ManentError: It is refused; whatever was written then has to be undone.
     """
-    ready = draft if draft.version else _as_live(tx, draft)
+    ready = draft if draft.version else as_live(tx, draft)
     demand_newer(tx, ready)
     busy.demand_free(tx, desk, ready)
     accept(tx, ready, desk.admission)
@@ -152,7 +152,7 @@ def _check(request: DeployRequest) -> None:
         )
 
 
-def _as_live(tx: Transaction, draft: Draft) -> Draft:
+def as_live(tx: Transaction, draft: Draft) -> Draft:
     """A redeploy takes the version that is live, by the digest that was deployed.
 
     Shown is what is live now; what is live when its turn comes is brought, unless a digest pins
