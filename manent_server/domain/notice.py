@@ -12,6 +12,7 @@ PLUGINS: Final = "plugins"
 """The sink of the plugins' hook `deploy_event`; no other may have its name."""
 _GONE: Final = 410
 _BUSY: Final = 429
+_PASSING: Final = frozenset({408, 425, _BUSY})
 
 
 class NoticeState(StrEnum):
@@ -111,14 +112,24 @@ def verdict(policy: Retrying, tried: Try) -> Verdict:
 
 def wait(policy: Retrying, tried: Try) -> timedelta:
     """How long, give or take a fifth; a receiver that asks for longer gets it, up to the cap."""
+    own = pause(policy, tried.number) * (0.8 + 0.4 * tried.chance)
+    asked = min(tried.retry_after or timedelta(0), policy.cap)
+    return max(own, asked)
+
+
+def pause(policy: Retrying, failures: int) -> timedelta:
+    """The wait after so many failures, before chance has its part in it."""
     seconds, cap = policy.initial.total_seconds(), policy.cap.total_seconds()
-    for _ in range(tried.number - 1):
+    for _ in range(failures - 1):
         seconds *= policy.factor
         if seconds >= cap:
             break
-    own = timedelta(seconds=min(seconds, cap) * (0.8 + 0.4 * tried.chance))
-    asked = min(tried.retry_after or timedelta(0), policy.cap)
-    return max(own, asked)
+    return timedelta(seconds=min(seconds, cap))
+
+
+def is_down(status: int | None) -> bool:
+    """Whether the receiver takes nothing at all now, rather than not this one event."""
+    return status is None or status in _PASSING or status >= 500  # noqa: PLR2004 - as HTTP has it
 
 
 def shown_status(status: int | None) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 _random = random.SystemRandom()
 _SLACK: Final = timedelta(seconds=5)
 """How long after a try's limit another process may take its notice for forgotten."""
+
+
+_LONGEST_REST: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,18 @@ class Courier:
         self._name = name
         self._carrier = carrier
         self.is_stopping: Callable[[], bool] = lambda: False
+        self.clock: Callable[[], float] = time.monotonic
+        self._failures = 0
+        self._rests_until = float("-inf")
 
     def round(self) -> None:
-        """Tell the sink all that is due, until it does not take something."""
+        """Tell the sink all that is due, until it does not take something.
+
+        A receiver that cannot take anything is left alone for a while, however much waits for it:
+        one try of each notice would be a flood of tries.
+        """
+        if self.clock() < self._rests_until:
+            return
         carrier = self._carrier()
         sink = next((one for one in sinks.known(self._desk) if one.name == self._name), None)
         if carrier is None or sink is None or not self._is_due():
@@ -96,10 +109,17 @@ class Courier:
         state = self._store.repeat(
             lambda tx: _settle(tx, sink, notice, receipt), stop=self.is_stopping
         )
+        self._rest(sink, receipt)
         self._desk.metrics.notice(self._name, state)
         if state != NoticeState.DELIVERED:
             _log.warning("notice %s of sink %s: %s", notice.id, self._name, _words(receipt))
         return state == NoticeState.DELIVERED
+
+    def _rest(self, sink: Sink, receipt: Receipt) -> None:
+        self._failures = self._failures + 1 if rules.is_down(receipt.status) else 0
+        if self._failures:
+            pause = min(rules.pause(sink.retrying, self._failures), _LONGEST_REST)
+            self._rests_until = self.clock() + pause.total_seconds()
 
 
 def _settle(tx: Transaction, sink: Sink, notice: Notice, receipt: Receipt) -> str:

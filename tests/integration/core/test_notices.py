@@ -137,6 +137,22 @@ def test_a_failing_sink_is_tried_later_and_others_are_told_meanwhile(core: Core,
     assert deeds(core, "notice.failed") == []
 
 
+def test_a_receiver_that_is_down_is_not_flooded(core: Core, board: Receiver):
+    """However much waits: one try, then longer and longer rests, until it takes something."""
+    tell(core, *["lock.set"] * 9)
+    at = [0.0]
+    courier = Courier(core.desk, core.store, "board", lambda: board)
+    courier.clock = lambda: at[0]
+    board.answers = [Receipt(503), Receipt(None, "no answer in 1 s")]
+    tries = []
+    for at[0] in (0.0, 4.9, 5.1, 19.9, 20.2):  # rests of 5 s and of 15 s
+        courier.round()
+        tries.append(len(board.heard))
+
+    assert tries == [1, 1, 2, 2, 9]
+    assert states(core).count("waiting") == 2
+
+
 def test_the_wait_grows_and_a_receiver_may_ask_for_more(core: Core, board: Receiver):
     tell(core)
     waits = []

@@ -12,6 +12,7 @@ from manent_server.domain.notice import (
     Retrying,
     Try,
     Verdict,
+    is_down,
     matches,
     shown_status,
     verdict,
@@ -92,6 +93,16 @@ def test_many_senders_do_not_come_back_at_once(chance: float, seconds: float) ->
 def test_a_receiver_may_ask_for_a_longer_wait(asked: int, seconds: float) -> None:
     tried = replace(TRY, retry_after=timedelta(seconds=asked))
     assert wait(POLICY, tried).total_seconds() == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "is_so"),
+    [(None, True), (500, True), (503, True), (429, True), (200, False), (400, False), (404, False)],
+)
+def test_a_receiver_that_is_down_is_told_from_one_that_refuses(
+    status: int | None, *, is_so: bool
+) -> None:
+    assert is_down(status) is is_so
 
 
 def test_a_status_is_said_in_words() -> None:
