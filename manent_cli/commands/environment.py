@@ -80,6 +80,16 @@ GATES: Final[Sequence[Column]] = (
     field("detail"),
     field("command"),
 )
+PLANNED: Final[Sequence[Column]] = (
+    field("starts_at"),
+    field("expires_at"),
+    field("application"),
+    field("environment"),
+    field("owner"),
+    field("reason"),
+    field("id"),
+)
+_TABLES = (("slots", SLOTS), ("queue", QUEUE), ("gates", GATES), ("planned", PLANNED))
 
 
 @command(app, "status", Status)
@@ -125,7 +135,7 @@ def _sheet(place: Mapping[str, Any], *, wide: bool) -> str:
             ("last end", _ended(place)),
         ]
     )
-    for title, columns in (("slots", SLOTS), ("queue", QUEUE), ("gates", GATES)):
+    for title, columns in _TABLES:
         rows = [row for row in place.get(title) or () if isinstance(row, Mapping)]
         if rows:
             text += f"\n{title}\n{draw(columns, rows, wide=wide)}"

@@ -1,6 +1,6 @@
 """What keeps deploys from starting: locks, freezes, holds, vetoes, and the emergency stop."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +25,15 @@ class Place(Options):
     ] = None
     application: Annotated[
         str | None, typer.Option(metavar="APP", help="The application; else all of them.")
+    ] = None
+
+
+@options
+class Thaw(Place):
+    """What `unfreeze` takes."""
+
+    id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only this freeze, of several there.")
     ] = None
 
 
@@ -113,10 +122,25 @@ def freeze(session: Session, given: Freeze) -> None:
     _set(session, "freeze", given)
 
 
-@command(app, "unfreeze", Place)
-def unfreeze(session: Session, given: Place) -> None:
-    """Lift the freezes on exactly this environment and application. Prints their ids."""
-    _lift_place(session, "freeze", given)
+@command(app, "unfreeze", Thaw)
+def unfreeze(session: Session, given: Thaw) -> None:
+    """Lift the freeze on exactly this environment and application. Prints its id.
+
+    Of several, one that is planned for later among them perhaps, --id names the one that is meant.
+    """
+    wanted = _place(given)
+    if given.id is not None:
+        named = {name: value for name, value in wanted.items() if value is not None}
+        wanted = {"id": given.id, **named}
+    found = _found(session, "freeze", wanted, _words(given))
+    if len(found) > 1:
+        raise Failure(
+            f"there are {len(found)} freezes on {_words(given)}: {'; '.join(map(_said, found))}",
+            next="name the one that is meant with --id",
+            code="freeze_ambiguous",
+            exit_code=exit_codes.USAGE,
+        )
+    _lift(session, "freeze", found)
 
 
 @command(app, "hold", Mark)
@@ -142,7 +166,8 @@ def unveto(session: Session, given: Version) -> None:
     """Lift the vetoes on exactly this version, there or everywhere. Prints their ids."""
     wanted = {name: getattr(given, name) for name in ("application", "version", "environment")}
     where = f" in {given.environment}" if given.environment else ""
-    _lift(session, "veto", wanted, f"{given.application} {given.version}{where}")
+    on = f"{given.application} {given.version}{where}"
+    _lift(session, "veto", _found(session, "veto", wanted, on))
 
 
 @command(app, "stop", Setting)
@@ -154,7 +179,7 @@ def stop(session: Session, given: Setting) -> None:
 @command(app, "resume-all", Nothing)
 def resume_all(session: Session, _given: Nothing) -> None:
     """Lift the emergency stop. Prints the ids of what was lifted."""
-    _lift(session, "stop", {}, "everything")
+    _lift(session, "stop", _found(session, "stop", {}, "everything"))
 
 
 _FIELDS = ("application", "environment", "version", "reason", "starts_at", "expires_at")
@@ -174,13 +199,27 @@ def _set(session: Session, sort: str, given: Setting) -> None:
 
 
 def _lift_place(session: Session, sort: str, given: Place) -> None:
-    wanted = {"environment": given.environment, "application": given.application}
+    _lift(session, sort, _found(session, sort, _place(given), _words(given)))
+
+
+def _place(given: Place) -> dict[str, str | None]:
+    return {"environment": given.environment, "application": given.application}
+
+
+def _words(given: Place) -> str:
     environment = given.environment or "all environments"
-    place = f"{given.application} in {environment}" if given.application else environment
-    _lift(session, sort, wanted, place)
+    return f"{given.application} in {environment}" if given.application else environment
 
 
-def _lift(session: Session, sort: str, wanted: Mapping[str, str | None], on: str) -> None:
+def _said(one: Mapping[str, Any]) -> str:
+    begins = f" from {one['starts_at']}" if one.get("starts_at") else ""
+    ends = f" until {one['expires_at']}" if one.get("expires_at") else ""
+    return f"{one['id']}{begins}{ends} ({str(one.get('reason'))[:60]})"
+
+
+def _found(
+    session: Session, sort: str, wanted: Mapping[str, str | None], on: str
+) -> list[Mapping[str, Any]]:
     found = [
         one
         for one in session.client.get(_PATHS[sort])["items"]
@@ -188,11 +227,15 @@ def _lift(session: Session, sort: str, wanted: Mapping[str, str | None], on: str
     ]
     if not found:
         raise Failure(
-            f"there is no {sort} on {on}",
+            f"there is no {sort} on {on}" + (f" with id {wanted['id']}" if "id" in wanted else ""),
             next="manent status ENV shows what is closed there",
             code="not_found",
             exit_code=exit_codes.NOT_FOUND,
         )
+    return found
+
+
+def _lift(session: Session, sort: str, found: Sequence[Mapping[str, Any]]) -> None:
     for one in found:
         session.client.delete(f"{_PATHS[sort]}/{segment(one['id'], what=sort)}")
         _printer(session, sort)(one)

@@ -6,7 +6,7 @@ disagree.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 from manent_server.domain import promotion, windows
@@ -198,7 +198,7 @@ def of_environment(environment: str, facts: Facts) -> tuple[ClosedGate, ...]:
 
 
 def _marked(mark: Mark) -> ClosedGate:
-    until = f" until {mark.expires_at.isoformat()}" if mark.expires_at is not None else ""
+    until = f" until {_told(mark.expires_at)}" if mark.expires_at is not None else ""
     return ClosedGate(
         gate=mark.sort,
         phase=_PHASES[mark.sort],
@@ -209,6 +209,10 @@ def _marked(mark: Mark) -> ClosedGate:
         detail=f"{mark.scope} {_WORDS[mark.sort]} by {mark.owner}{until}: {mark.reason}",
         is_final=mark.sort == Sort.VETO,
     )
+
+
+def _told(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def command(mark: Mark) -> str:
@@ -222,11 +226,13 @@ def command(mark: Mark) -> str:
     else:
         words += [mark.environment] if mark.environment else []
         words += ["--application", mark.application] if mark.application else []
+    # Others may be planned for the same place: only the one that closes the gate is meant.
+    words += ["--id", mark.id] if mark.sort == Sort.FREEZE else []
     return " ".join(words)
 
 
 def _outside(environment: str, shut: windows.Shut) -> ClosedGate:
-    until = f" (until {shut.until.isoformat()})" if shut.until is not None else ""
+    until = f" (until {_told(shut.until)})" if shut.until is not None else ""
     return ClosedGate(
         gate="window",
         phase=Phase.FROZEN,
@@ -267,7 +273,7 @@ def _unproven(asked: Asked, rule: Rule, facts: Facts) -> list[ClosedGate]:
             opens_at=found.ripe_at,
             opened_by="time",
             command=None,
-            detail=f"{asked.version} soaks in {sources} until {found.ripe_at.isoformat()}",
+            detail=f"{asked.version} soaks in {sources} until {_told(found.ripe_at)}",
         )
     ]
 
@@ -289,7 +295,7 @@ def _scheduled(not_before: datetime, since: datetime | None) -> ClosedGate:
         opens_at=not_before,
         opened_by="time",
         command=None,
-        detail=f"not to be started before {not_before.isoformat()}",
+        detail=f"not to be started before {_told(not_before)}",
     )
 
 

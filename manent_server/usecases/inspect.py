@@ -208,6 +208,7 @@ def environment(desk: Desk, name: str) -> dict[str, Any]:
             "queue": _all_shown(tx, desk, waiting),
             "locks": [view.mark(mark) for mark in standing if mark.sort == Sort.LOCK],
             "gates": [view.gate(gate) for gate in gates.of_environment(wanted, place)],
+            "planned": [view.mark(mark) for mark in standing if mark.since > place.at],
             "last": _last(tx, desk, wanted),
             "workers": [
                 view.worker(worker, is_alive=is_alive(desk, worker, tx)) for worker in everyone

@@ -175,7 +175,8 @@ def test_status_shows_all_environments_or_one(api, manent):
         "slots": [{"application": "shop", "version": "1.10", "deploy": "0197-a",
                    "steps": ["deploy:web-1"], "worker": "w0", "since": "now"}],
         "queue": [{"id": "0197-b", "application": "shop", "version": "1.11", "position": 1}],
-        "locks": [{"id": "lock-0", "owner": "ops", "reason": "audit"}],
+        "gates": [{"gate": "lock", "opened_by": "ops", "detail": "locked by ops: audit"}],
+        "planned": [{"id": "frz-1", "starts_at": "2027-12-24T00:00:00Z", "reason": "xmas"}],
         "last": {"application": "shop", "version": "1.9", "outcome": "deployed"},
         "workers": [{"id": "w0", "alive": True}, {"id": "w1", "alive": False}],
     }  # fmt: skip
@@ -197,6 +198,7 @@ def test_status_shows_all_environments_or_one(api, manent):
             "deploy:web-1",
             "0197-b",
             "audit",
+            "frz-1",
             "workers      w0\n",
             "shop 1.9 deployed",
         ):
@@ -246,6 +248,31 @@ def test_a_key_whose_lock_was_lifted_sets_none_and_says_so(api, manent):
     said = manent("lock", "production", "--reason", "audit", "--key", "k")
     assert (said.code, said.out) == (1, "")
     assert "was lifted at 2027-01-31T18:00:00Z" in said.err
+
+
+def test_of_several_freezes_the_one_that_is_meant_has_to_be_named(api, manent):
+    place = {"environment": "production", "application": None, "owner": "ops"}
+    now = {"id": "frz-now", "reason": "incident", **place}
+    later = {"id": "frz-xmas", "reason": "xmas", "starts_at": "2027-12-24T00:00:00Z", **place}
+    api.fixed["freezes"] = {"items": [now, later], "next": None}
+    api.locks = [now, later]
+    said = manent("unfreeze", "production")
+    assert (said.code, said.out) == (2, "")
+    for words in ("frz-now", "frz-xmas", "from 2027-12-24", "--id"):
+        assert words in said.err
+    assert api.requests("DELETE", "/freezes") == []
+    assert manent("unfreeze", "production", "--id", "frz-now").out == "frz-now\n"
+    assert api.locks == [later]
+    assert manent("unfreeze", "--id", "frz-nope").code == 6
+    assert manent("unfreeze", "staging", "--id", "frz-xmas").code == 6
+
+
+@pytest.mark.parametrize("key", ["", " ", "a\nb", "k\u00e9", "k" * 256])
+def test_what_is_no_key_is_wrong_usage_and_asks_for_nothing(api, manent, key):
+    said = manent("lock", "production", "--reason", "audit", "--key", key)
+    assert (said.code, said.out) == (2, "")
+    assert "is no idempotency key" in said.err
+    assert api.seen == []
 
 
 def test_a_lock_wants_a_reason(api, manent):

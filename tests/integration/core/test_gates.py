@@ -45,7 +45,8 @@ def test_what_a_mark_holds_back_says_so_and_goes_on_when_it_is_lifted(
     (gate,) = explain.explain(core.desk, deploy)["gates"]
     assert (gate["gate"], gate["opened_by"]) == (sort, ADMIN.name)
     assert "incident 7" in gate["detail"]
-    assert gate["command"] == ("manent resume-all" if sort == "stop" else f"manent un{sort}")
+    ways = {"stop": "manent resume-all", "freeze": f"manent unfreeze --id {held}"}
+    assert gate["command"] == ways.get(sort, f"manent un{sort}")
     mark.lift(core.desk, sort, held, caller=ADMIN)
     assert core.deploy(deploy).phase == "dispatched"
     actions = [row["action"] for row in core.rows("audit")]
@@ -60,6 +61,16 @@ def test_a_freeze_planned_for_later_closes_nothing_yet(core: Core):
     assert [row["starts_at"] is None for row in mark.standing(core.desk, Sort.FREEZE)["items"]] == [
         False
     ]
+
+
+def test_a_planned_freeze_is_shown_where_it_will_be(core: Core):
+    later = core.at() + timedelta(hours=1)
+    planned = put(core, Sort.FREEZE, environment="staging", starts_at=later)
+    put(core, Sort.FREEZE, environment="production", starts_at=later)
+    put(core, Sort.FREEZE, environment="staging")
+    shown = inspect.environment(core.desk, "staging")
+    assert [row["id"] for row in shown["planned"]] == [planned]
+    assert [gate["gate"] for gate in shown["gates"]] == ["freeze"]
 
 
 def test_a_freeze_must_end_after_it_begins(core: Core):

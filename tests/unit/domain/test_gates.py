@@ -127,7 +127,7 @@ def test_a_start_in_the_future_is_the_first_reason():
     scheduled, locked = closed(asked, [LOCK], at=NOON)
     assert (scheduled.gate, scheduled.phase, locked.gate) == ("schedule", Phase.SCHEDULED, "lock")
     assert (scheduled.opens_at, scheduled.opened_by, scheduled.command) == (LATER, "time", None)
-    assert LATER.isoformat() in scheduled.detail
+    assert "2030-01-01T12:01:00Z" in scheduled.detail
     assert closed(asked, [], at=LATER) == ()
 
 
