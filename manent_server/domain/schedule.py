@@ -93,8 +93,7 @@ def recurrence(cron: str, timezone: str) -> Recurrence:
         Invalid: The expression or the zone is not known, or it never comes to an instant.
     """
     if timezone not in _zones():
-        like = names.nearest(timezone.lower(), {zone.lower() for zone in _zones()})
-        meant = next((zone for zone in _zones() if zone.lower() == like), None)
+        meant = _meant(timezone)
         raise _invalid(
             "timezone",
             "is no time zone of the IANA database",
@@ -102,10 +101,11 @@ def recurrence(cron: str, timezone: str) -> Recurrence:
         )
     words = " ".join(cron.split())
     found = Recurrence(words, timezone)
-    if not _comes(found):
+    wrong = _wrong(found)
+    if wrong is not None:
         raise _invalid(
             "cron",
-            "is no cron expression that ever comes to an instant",
+            f"is no cron expression that ever comes to an instant: {wrong}",
             "write minute, hour, day of month, month and day of week, as in 30 2 * * MON-FRI",
         )
     return found
@@ -116,14 +116,28 @@ def _zones() -> frozenset[str]:
     return frozenset(available_timezones()) - _NO_ZONES
 
 
-def _comes(found: Recurrence) -> bool:
-    if len(found.cron) > LONGEST_CRON or len(found.cron.split()) != _FIELDS:
-        return False
+def _meant(timezone: str) -> str | None:
+    known = {zone.lower(): zone for zone in _zones()}
+    if timezone.lower() in known:
+        return known[timezone.lower()]
+    # Of the others only those with a place in them: CEST is near to EST, quite another clock.
+    like = names.nearest(timezone, [zone for zone in known if "/" in zone])
+    return known[like] if like else None
+
+
+def _wrong(found: Recurrence) -> str | None:
+    count = len(found.cron.split())
+    if len(found.cron) > LONGEST_CRON:
+        return f"it is longer than {LONGEST_CRON} characters"
+    if count != _FIELDS:
+        return f"it has {count} of {_FIELDS} fields"
     try:
-        return found.after(datetime(2026, 1, 1, tzinfo=UTC)) is not None
+        return "it never comes" if found.after(datetime(2026, 1, 1, tzinfo=UTC)) is None else None
+    except CronSimError as error:
+        return str(error).lower()
     # It asserts, compares and looks up what it has not checked before.
-    except (CronSimError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError):
-        return False
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError):
+        return "a field of it makes no sense"
 
 
 def _invalid(field: str, words: str, advice: str) -> Invalid:

@@ -99,6 +99,24 @@ def test_what_never_fires_is_refused(cron: str, zone: str, field: str):
     assert caught.value.next
 
 
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [("* * * *", "4 of 5 fields"), ("61 * * * *", "minute"), ("0 0 * 13 *", "month")],
+)
+def test_what_is_wrong_with_an_expression_is_said(cron: str, words: str):
+    with pytest.raises(Invalid, match=words):
+        recurrence(cron, "UTC")
+
+
+def test_an_abbreviation_is_not_taken_for_another_ones_clock():
+    with pytest.raises(Invalid) as caught:
+        recurrence("* * * * *", "CEST")
+    assert caught.value.next == "name one like Europe/Rome, or UTC"
+    with pytest.raises(Invalid) as caught:
+        recurrence("* * * * *", "utc")
+    assert caught.value.next == "did you mean UTC?"
+
+
 def test_a_zone_in_another_case_is_recognised():
     with pytest.raises(Invalid) as caught:
         recurrence("* * * * *", "europe/rome")
