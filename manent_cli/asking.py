@@ -1,13 +1,17 @@
 """The first request of a command, repeated for a while when the server cannot be reached."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from manent_cli import exit_codes
 from manent_cli.client import segment
 from manent_cli.errors import Failure, Interrupted, Problem
 from manent_cli.pace import Deadline, insist
 from manent_cli.session import Session
+
+_KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
 def ask(
@@ -29,8 +33,9 @@ def ask(
 
     Raises:
         Failure: The last one; where the request may have arrived, `next` says how to find out.
+            Or the key is none; an empty one too, which stands for a variable nobody has set.
     """
-    used = key or os.urandom(16).hex()
+    used = os.urandom(16).hex() if key is None else _checked(key)
     pace = session.pace
     limit = pace.post if deadline is None else deadline.left(pace.post)
 
@@ -47,6 +52,17 @@ def ask(
         raise
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted before the server answered", next=_again(used)) from error
+
+
+def _checked(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise Failure(
+            f"--key {key!r:.80} is no idempotency key",
+            next="give 1 to 255 printable ASCII characters, no blank first or last",
+            code="key_invalid",
+            exit_code=exit_codes.USAGE,
+        )
+    return key
 
 
 def find(session: Session, address: str, *, deadline: Deadline | None = None) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Asked(Waiting):
     ] = None
     override: Annotated[
         list[str] | None,
-        typer.Option(metavar="GATE", help="Pass this gate: outdated. May be repeated."),
+        typer.Option(metavar="GATE", help="Pass this gate, e.g. freeze. May be repeated."),
     ] = None
     target: Annotated[
         list[str] | None,

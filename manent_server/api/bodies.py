@@ -94,7 +94,7 @@ class DeployBody(Body):
     if_blocked: Literal["wait", "refuse"] | None = None
     override: Annotated[list[GateName], Field(max_length=20)] = Field(
         default=[],
-        description="Gates that do not hold this deploy back; `outdated` can be passed.",
+        description="Gates that do not hold this deploy back. All but `outdated` need a reason.",
     )
     targets: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     links: Links | None = None

@@ -17,6 +17,15 @@ _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
 # Two blanks that not every language's `\s` holds: named, the pattern means the same to all.
 _BLANK = r"\s\x85\ufeff"
 _PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
+_URL = r"^https?://[!-~]+$"
+_DIGEST = r"^[0-9a-f]{64}$"
+PATTERNS_IN_WORDS = {
+    _PROSE: "the rule for text: a visible character at least, and no control characters but tabs "
+    "and ends of lines",
+    _URL: "the rule for links: http:// or https:// and printable ASCII characters without blanks",
+    _DIGEST: "the rule for digests: 64 of 0-9 and a-f",
+}
+"""What a pattern asks for, for people."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
@@ -64,14 +73,14 @@ Version = Annotated[
     _GIVEN,
     WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$"}),
 ]
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, StringConstraints(pattern=_DIGEST)]
 Instant = Annotated[
     datetime,
     BeforeValidator(instant),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=_PROSE)]
-Link = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[!-~]+$")]
+Link = Annotated[str, StringConstraints(max_length=2000, pattern=_URL)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]

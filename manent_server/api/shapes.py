@@ -294,8 +294,7 @@ class Environment(EnvironmentSummary):
     locks: list[Mark] = []
     gates: list[ClosedGate] = []
     """What is closed there for some application."""
-    planned: list[Mark] = []
-    """Freezes that are yet to begin."""
+    planned: list[Mark] = []  # freezes that are yet to begin
     last: Deploy | None = None
     workers: list[Worker] = []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from manent_server.api.fields import PATTERNS_IN_WORDS
 from manent_server.domain.errors import Invalid
 from manent_server.domain.names import nearest
 
@@ -21,11 +22,21 @@ _TYPES = {
     "model": "an object",
     "model_attributes": "an object",
 }
+
+
+def _characters(count: int) -> str:
+    return "1 character" if count == 1 else f"{count} characters"
+
+
+def _rule(pattern: str) -> str:
+    return PATTERNS_IN_WORDS.get(pattern, pattern)
+
+
 _MESSAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_too_long": lambda known: f"is longer than {known['max_length']} characters",
-    "string_too_short": lambda known: f"is shorter than {known['min_length']} characters",
-    "string_pattern_mismatch": lambda known: f"does not match {known['pattern']}",
+    "string_too_short": lambda known: f"is shorter than {_characters(known['min_length'])}",
+    "string_pattern_mismatch": lambda known: f"does not match {_rule(known['pattern'])}",
     "too_long": lambda known: f"has more than {known['max_length']} items",
     "too_short": lambda known: f"has fewer than {known['min_length']} items",
     "literal_error": lambda known: f"must be {known['expected']}",

@@ -311,10 +311,16 @@ def _demand_openable(draft: Draft, judgement: Judgement, rules: Rules) -> Judgem
         raise Refused(
             first.detail,
             code="gate_closed" if not first.is_final else first.gate,
-            next=first.command or "ask again later",
+            next=first.command or _advice(first),
             facts=blocked(None, first.detail, judgement.closed),
         )
     return judgement
+
+
+def _advice(gate: gates.ClosedGate) -> str:
+    when = f"ask again after {view.instant(gate.opens_at)}" if gate.opens_at else "ask again later"
+    passing = f", or pass it with --override {gate.gate} and a --reason"
+    return when + (passing if gate.gate in gates.OVERRIDABLE else "")
 
 
 def blocked(deploy: str | None, summary: str, closed: Sequence[ClosedGate]) -> dict[str, Any]:

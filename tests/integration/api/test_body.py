@@ -202,8 +202,8 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"": 1}, "?", "known are"),
         ({"sha256": ""}, "sha256", "does not match"),
         ({"environment": ""}, "environment", "shorter than 1"),
-        ({"reason": " \t\n"}, "reason", "does not match"),
-        ({"reason": "\x1b[2J"}, "reason", "does not match"),
+        ({"reason": " \t\n"}, "reason", "a visible character"),
+        ({"reason": "\x1b[2J"}, "reason", "no control characters"),
     ],
 )
 def test_a_field_that_is_not_acceptable_is_named(
