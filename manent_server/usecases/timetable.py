@@ -10,7 +10,7 @@ from manent_server.domain.schedule import Recurrence, Source
 from manent_server.store import schedules
 from manent_server.store.schedules import Run, Schedule
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import view
+from manent_server.usecases import inspect, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import ScheduleRequest
 
@@ -23,7 +23,7 @@ def every(
 ) -> dict[str, Any]:
     """The schedules that are not deleted, by name."""
     with desk.store.read() as tx:
-        rows = schedules.all_of(tx, application=application, environment=environment)
+        rows = schedules.all_of(tx, **inspect.place(tx, application, environment))
         return {"items": [_shown(tx, row) for row in rows], "next": None}
 
 

@@ -312,6 +312,8 @@ def test_schedules_are_listed_by_place_and_their_runs_in_pages(made: Plans):
     only = timetable.every(made.desk, application="mail", environment="production")["items"]
     assert [item["name"] for item in only] == ["b"]
     assert timetable.every(made.desk, environment="manual")["items"] == []
+    with pytest.raises(NotFound):
+        timetable.every(made.desk, application="chop")
     made.look(3 * TEN)
     first = timetable.runs(made.desk, "a", limit=2)
     assert [run["result"] for run in first["items"]] == ["fired", "missed"]
