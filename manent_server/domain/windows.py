@@ -6,6 +6,7 @@ an instant in an hour that a day lacks is moved to the hour after it (RFC 5545, 
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ _DAY = timedelta(days=1)
 _ZONED = re.compile(r"TZID|\d{6}Z", re.IGNORECASE)
 _HORIZON = 1000
 """So many beginnings and ends are looked at for the next opening; then it is said to be unknown."""
+_FORESEEABLE = timedelta(days=200 * 366)
 
 
 @dataclass(frozen=True)
@@ -88,24 +90,62 @@ def _reason(windows: Sequence[Window], at: datetime) -> tuple[datetime | None, s
 
 
 def _next_open(windows: Sequence[Window], at: datetime) -> datetime | None:
-    """The first instant after `at` at which something may start."""
-    looked_at = at
-    for _ in range(_HORIZON):
-        edges = [edge for window in windows if (edge := _next_edge(window, looked_at)) is not None]
-        if not edges:
+    """The first instant after `at` at which something may start.
+
+    Looked up in what each window's rule gives in one pass: it is asked in transactions.
+    """
+    spans = [_Span.of(window, at) for window in windows]
+    edges = sorted({edge for span in spans for edge in span.edges() if edge > at})
+    known = min((span.known_until for span in spans if span.known_until), default=None)
+    for edge in edges[:_HORIZON]:
+        if known is not None and edge > known:
             return None
-        looked_at = min(edges)
-        if _reason(windows, looked_at) is None:
-            return looked_at
+        if _is_open(spans, edge):
+            return edge
     return None
 
 
-def _next_edge(window: Window, at: datetime) -> datetime | None:
-    """When the window may change what holds: an allowed one opens, a denied one ends."""
-    if window.allows:
-        return next((start for start in _starts(window, at) if start > at), None)
-    ends = [end for start in _until(window, at) if (end := start + window.duration) > at]
-    return min(ends, default=None)
+def _is_open(spans: Sequence["_Span"], at: datetime) -> bool:
+    if any(span.holds(at) for span in spans if not span.window.allows):
+        return False
+    allowing = [span for span in spans if span.window.allows]
+    return not allowing or any(span.holds(at) for span in allowing)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The openings of a window from the last one before an instant on, in order.
+
+    `known_until`: up to where they are all here; None where there are no more.
+    """
+
+    window: Window
+    starts: list[datetime]
+    known_until: datetime | None
+
+    @classmethod
+    def of(cls, window: Window, at: datetime) -> "_Span":
+        last: list[datetime] = []
+        later: list[datetime] = []
+        for start in _starts(window, at):
+            if start <= at:
+                # Each is open equally long: what the last one does not hold no earlier one does.
+                last = [max([start, *last])]
+                continue
+            if len(later) == _HORIZON or start - at > _FORESEEABLE:
+                return cls(window, sorted([*last, *later]), max(later, default=start))
+            later.append(start)
+        return cls(window, sorted([*last, *later]), None)
+
+    def edges(self) -> list[datetime]:
+        """When it may change what holds: an allowed one opens, a denied one ends."""
+        longer = timedelta(0) if self.window.allows else self.window.duration
+        return [start + longer for start in self.starts]
+
+    def holds(self, at: datetime) -> bool:
+        """Whether it is open."""
+        index = bisect_right(self.starts, at)
+        return index > 0 and at < self.starts[index - 1] + self.window.duration
 
 
 def _begun(window: Window, at: datetime) -> datetime | None:

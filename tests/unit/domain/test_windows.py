@@ -1,5 +1,6 @@
 """Windows: recurring hours in which deploys may, or may not, start."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -133,3 +134,23 @@ def test_it_opens_when_it_says_and_not_before(found: tuple[Window, ...], instant
     assert windows.shut(found, at=shut.until) is None
     assert windows.shut(found, at=shut.until - timedelta(seconds=1)) is not None
     assert shut.since is None or shut.since <= instant
+
+
+def test_an_opening_that_never_comes_is_looked_for_in_no_time():
+    """It is asked in transactions, which hold locks meanwhile."""
+    never = Window(allows=False, rule="FREQ=DAILY", duration=48 * HOURS, timezone="UTC")
+    began = time.process_time()
+    for day in range(5):
+        shut = windows.shut((never,), at=at("2026-11-30T08:00+00:00") + day * 24 * HOURS)
+        assert shut is not None
+        assert shut.until is None
+    assert time.process_time() - began < 1
+
+
+def test_what_opens_in_a_far_future_is_looked_for_no_further():
+    leap = Window(
+        allows=True, rule="FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", duration=HOURS, timezone="UTC"
+    )
+    shut = windows.shut((leap,), at=at("2026-11-30T08:00+00:00"))
+    assert shut is not None
+    assert shut.until == at("2028-02-29T00:00+00:00")
