@@ -1,5 +1,7 @@
 """Cancel: one write on the deploy row; whoever runs the deploy reads it within a second."""
 
+import secrets
+from dataclasses import dataclass
 from typing import Any
 
 from manent_server.domain import access
@@ -32,6 +34,7 @@ def cancel(
     """
     caller.demand(access.CANCEL)
     environments: list[str] = []
+    mine = secrets.token_hex(16)
 
     def work(tx: Transaction) -> str:
         found = finding.by_address(tx, address)
@@ -39,7 +42,8 @@ def cancel(
         known = once.remembered(tx, caller, key)
         if known is not None:
             return known
-        _cancel(tx, desk, row, request, caller)
+        if records.read_detail(tx, mine) is None:  # else an earlier answer was lost
+            _cancel(tx, desk, row, _Asked(request, caller, mine))
         environments[:] = [row.environment]
         once.remember(tx, caller, key, row.id)
         return row.id
@@ -50,9 +54,17 @@ def cancel(
     return inspect.deploy(desk, deploy)
 
 
-def _cancel(
-    tx: Transaction, desk: Desk, row: Deploy, request: CancelRequest, caller: Caller
-) -> None:
+@dataclass(frozen=True)
+class _Asked:
+    """Who asks for what; `id` is that of the deed, by which a repeated transaction finds it."""
+
+    request: CancelRequest
+    caller: Caller
+    id: str
+
+
+def _cancel(tx: Transaction, desk: Desk, row: Deploy, asked: _Asked) -> None:
+    request, caller = asked.request, asked.caller
     leaves_touched = row.handed_out_at is not None and not row.cancel_rollback
     if row.state == State.CANCELLED and not (request.rollback and leaves_touched):
         return
@@ -73,7 +85,8 @@ def _cancel(
         cancel_reason=request.reason,
     )
     detail = {"rollback": request.rollback, "reason": request.reason}
-    deed = Deed(caller.name, "deploy.cancel", row.id, row.application, row.environment, detail)
+    place = row.application, row.environment
+    deed = Deed(caller.name, "deploy.cancel", row.id, *place, detail, id=asked.id)
     records.write_audit(tx, deed, at=at)
     if row.handed_out_at is None:
         closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=caller.name))

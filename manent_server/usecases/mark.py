@@ -116,8 +116,10 @@ def lift(desk: Desk, sort: Sort, mark: str, *, caller: Caller) -> dict[str, Any]
                 next=f"GET /api/v1/{PATHS[sort]} lists them",
             )
         held = lifted[0]
-        marks.lift(tx, [mark], by=caller.name, at=at)
-        marks.record(tx, held, "lifted", by=caller.name, at=at)
+        # Without one that stands the answer to an earlier COMMIT was lost.
+        if any(one.id == mark for one in standing):
+            marks.lift(tx, [mark], by=caller.name, at=at)
+            marks.record(tx, held, "lifted", by=caller.name, at=at)
         records.wake_waiting(tx, held.environment, held.application, at=at)
         return [environment.name for environment in queue.environments(tx)]
 
