@@ -21,7 +21,7 @@ from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.workers import LeaseLost
 from manent_server.usecases import live as lives
-from manent_server.usecases.look import Look
+from manent_server.usecases.look import Look, end_late
 
 _log = logging.getLogger(__name__)
 _ENDINGS = 200
@@ -104,8 +104,7 @@ class Admission:
         rows = waiting.read(tx, name, only=only) if only is None or only else []
         has_more = Look(tx, name, place).at(rows) if rows else False
         late = queue.expired(tx, name, at=at, limit=_ENDINGS)
-        for deploy in late:
-            closing.close(tx, Ending(deploy, None, Outcome.EXPIRED))
+        end_late(tx, late)
         self._fill(tx, hall)
         return has_more or len(late) == _ENDINGS
 

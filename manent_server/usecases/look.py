@@ -44,8 +44,7 @@ class Look:
         """
         common = self._judge(rows)
         late = [row for row in rows if _is_late(row, self.facts.at)]
-        for row in late[:_ENDINGS]:
-            closing.close(self.tx, Ending(row.id, None, Outcome.EXPIRED))
+        end_late(self.tx, [row.id for row in late[:_ENDINGS]])
         left = [row for row in rows if not _is_late(row, self.facts.at)]
         judged = [(row, self._closed(row, common[row.like])) for row in left]
         moving = [(row, closed) for row, closed in judged if _moves(row, closed)]
@@ -118,6 +117,23 @@ class _Verdict:
     closed: tuple[ClosedGate, ...]
     acts: bool
     fault: str | None = None
+
+
+def end_late(tx: Transaction, late: Sequence[str]) -> None:
+    """End deploys that were not to be started any more; one that cannot be ended blocks no other.
+
+    Args:
+        tx: The transaction that holds the environment's row.
+        late: Their ids.
+    """
+    for deploy in late:
+        try:
+            with tx.savepoint():
+                closing.close(tx, Ending(deploy, None, Outcome.EXPIRED))
+        except Exception as error:
+            if is_transient(error):
+                raise
+            _log.exception("deploy %s is past its last instant and cannot be ended", deploy)
 
 
 def _is_late(row: Waiting, at: datetime) -> bool:

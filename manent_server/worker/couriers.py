@@ -80,6 +80,12 @@ class Couriers:
         return loop
 
     def _run(self) -> None:
-        self.look()
+        self._look_safely()
         while not self._stopped.wait(_LOOK):
+            self._look_safely()
+
+    def _look_safely(self) -> None:
+        try:
             self.look()
+        except Exception:  # noqa: BLE001 - logged whole; the sinks are looked at again
+            _log.exception("the sinks could not be looked at; it is tried again")

@@ -96,6 +96,7 @@ def test_a_crash_at_any_statement_loses_nothing(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_a_crash_at_every_statement_loses_nothing(
     start_rig: StartRig, database_url: str, tmp_path: Path
 ) -> None:

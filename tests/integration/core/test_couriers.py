@@ -1,7 +1,9 @@
 """One loop for each sink that is configured, under a lease of its own."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from manent_server.settings import Settings
 from manent_server.store.notices import Notice
 from manent_server.usecases.deliver import Receipt
 from manent_server.worker.couriers import Couriers
@@ -41,3 +43,25 @@ def test_sinks_are_served_as_they_are_configured(core: Core):
         hanging.answers.append(Receipt(200))
     until(lambda: states(core, "hanging")[0] == "delivered", what="its try written down")
     assert states(core, "hanging") == ["delivered", "waiting"]
+
+
+def test_a_look_that_fails_ends_no_sink(core: Core):
+    """The settings of one moment may be unusable; those of the next are served."""
+    good, failures = Receiver(), [RuntimeError("half read")]
+
+    def settings() -> Settings:
+        if failures:
+            raise failures.pop()
+        return core.settings
+
+    core.configure(notify={"good": HOOK})
+    desk = replace(core.desk, settings=settings)
+    couriers = Couriers(desk, "a", {"good": good}.get, lasts=timedelta(seconds=30))
+    couriers.start()
+    try:
+        tell(core, "lock.set")
+        until(lambda: good.heard, what="told")
+    finally:
+        couriers.stop()
+        couriers.join()
+    assert failures == []
