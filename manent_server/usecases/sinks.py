@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from manent_server.domain import access
+from manent_server.domain import access, names
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import NotFound
 from manent_server.domain.notice import PLUGINS, Interest, Retrying
@@ -201,7 +201,15 @@ def turn_all_on(store: Store, *, by: str) -> None:
 def listed(
     desk: Desk, *, state: str | None, sink: str | None, before: str | None, limit: int
 ) -> dict[str, Any]:
-    """Notices, those of the newest events first."""
+    """Notices, those of the newest events first.
+
+    Raises:
+        NotFound: No such sink is configured, and none was told anything under that name.
+    """
+    if sink is not None:
+        sink = names.name(sink, "sink", known=[one.name for one in known(desk)])
     with desk.store.read() as tx:
         found, after = notices.page(tx, notices.Wanted(state, sink, before, limit))
+    if sink is not None and not found:
+        named(desk, sink)
     return view.page([view.notice(one) for one in found], after)

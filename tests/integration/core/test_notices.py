@@ -212,6 +212,8 @@ def test_a_dead_notice_is_sent_again_on_a_persons_word(core: Core, board: Receiv
         sinks.resend(core.desk, "nothing", caller=ADMIN)
     with pytest.raises(NotFound, match="there is no sink"):
         sinks.resend_all(core.desk, "nobody", caller=ADMIN)
+    with pytest.raises(NotFound, match="there is no sink"):
+        sinks.listed(core.desk, state=None, sink="nobody", before=None, limit=5)
 
 
 def test_a_receiver_that_is_gone_is_told_nothing_more(core: Core, board: Receiver):
