@@ -23,7 +23,7 @@ SHOP = BASE + "applications: {shop: {plugin: p, environments: {staging: {targets
         (
             BASE.replace("{tier: staging}", "{tier: staging, approval: []}"),
             "environments.staging.approval",
-            "known here: concurrency, defaults, on_exhausted, pool, rollback, tier",
+            "known here: auto_promote, collision, concurrency, defaults, freeze_running, ",
         ),
         (
             BASE.replace("{tier: staging}", "{tier: staging, teir: x}"),
@@ -64,7 +64,7 @@ def test_a_key_without_effect_is_unknown(key: str, errors: Errors) -> None:
     assert found["message"].startswith(f"unknown key '{key}'")
 
 
-@pytest.mark.parametrize("key", ["audit", "access", "notify", "chat", "export", "restore_guard"])
+@pytest.mark.parametrize("key", ["audit", "access", "chat", "export", "restore_guard"])
 def test_a_section_without_effect_is_unknown(key: str, errors: Errors) -> None:
     """B116: nothing is accepted that does nothing."""
     [found] = errors(f"{key}: {{}}")
