@@ -17,6 +17,12 @@ from tests.rig.serve import Rig
 pytest_plugins = ["tests.rig.rules"]
 forge.is_allowed.set()
 
+
+def pytest_unconfigure() -> None:
+    """Leave no process behind."""
+    forge.close()
+
+
 # A job in a shell's background ignores SIGINT, and what it starts would too: no Ctrl-C for them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -59,8 +59,8 @@ def run_tests(arguments: Sequence[str]) -> int:
 
 def everything() -> list[str]:
     """How pytest is called for the whole run."""
-    # Most of a test's time is spent waiting for other processes: one more than processors.
-    workers = min(8, (os.cpu_count() or 2) + 1)
+    # Most of a test's time is spent waiting for other processes: two more than processors.
+    workers = min(8, (os.cpu_count() or 2) + 2)
     is_ci = bool(os.environ.get("CI"))  # noqa: TID251 - the convention of CI systems
     return ["-n", str(workers), "--dist", "loadgroup", "-q", *(["--gate"] if is_ci else [])]
 

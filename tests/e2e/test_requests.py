@@ -205,7 +205,8 @@ def test_a_viewer_reads_and_changes_nothing(shared: Rig) -> None:
     """Every route that changes anything answers 403 before it looks at the request."""
     shared.deployed("5", application="keys")
     viewer = as_caller(shared.new_token("guest", "viewer"))
-    routes = mutating_routes(shared)
+    # Who may read may ask what a deploy would do: a plan creates nothing.
+    routes = [one for one in mutating_routes(shared) if one != ("POST", "/api/v1/plans")]
     assert {path for _, path in routes} >= {"/api/v1/deploys", "/api/v1/rollbacks"}
     for method, path in routes:
         plain = path.replace("{", "").replace("}", "")

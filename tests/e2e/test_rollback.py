@@ -71,8 +71,10 @@ def test_a_version_rolled_back_from_is_no_target(shared: Rig) -> None:
     assert roll_back(shared, "chain")["version"] == "1"
     shared.deployed("3", application="chain")
     assert roll_back(shared, "chain")["version"] == "1"
-    named = roll_back(shared, "chain", to="2")
-    assert (named["version"], named["outcome"]) == ("2", "deployed")
+    body = {"application": "chain", "environment": "staging", "reason": "test", "to": "2"}
+    answer = shared.http("POST", "/rollbacks", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (409, "rolled_back_from")
+    assert shared.deployed("2", application="chain")["outcome"] == "deployed"
 
 
 def test_an_automatic_rollback_names_both_versions(shared: Rig) -> None:

@@ -133,6 +133,12 @@ class Forge:
             while self._news.poll(0):
                 self._hear()
 
+    def close(self) -> None:
+        """End it; what it has forked ends by the hand that started it, or with it."""
+        self._control.close()
+        self._process.terminate()
+        self._process.wait(10)
+
     def _hear(self) -> dict[str, Any]:
         message = self._control.recv(_MESSAGE)
         if not message:
@@ -152,6 +158,13 @@ def forge() -> Forge:
 @cache
 def _forge() -> Forge:
     return Forge(die_with_parent())
+
+
+def close() -> None:
+    """End the one of this process, if there is one."""
+    if _forge.cache_info().currsize:
+        _forge().close()
+        _forge.cache_clear()
 
 
 def die_with_parent() -> list[str]:

@@ -87,7 +87,12 @@ def test_the_word_bearer_is_read_in_any_case(stranger: TestClient) -> None:
 
 
 def test_a_viewer_changes_nothing(app: FastAPI, fake: FakeUsecases, stranger: TestClient) -> None:
-    changing = [(method, path) for method, path in operations(app) if method not in ("GET", "HEAD")]
+    changing = [
+        (method, path)
+        for method, path in operations(app)
+        # A plan creates nothing.
+        if method not in ("GET", "HEAD") and path != "/api/v1/plans"
+    ]
 
     answers = {
         (method, path): stranger.request(method, path, headers=VIEWER, content=b"{not json")

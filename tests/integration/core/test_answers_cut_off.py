@@ -16,7 +16,7 @@ from tests.integration.core.test_once import SEES, UNTOLD, offer, say
 from tests.rig.core import ADMIN, HOOKS, Core
 from tests.rig.fake_runner import BAD
 
-TABLES = ("deploys", "steps", "attempts", "audit", "wakes", "slots", "locks", "inventory")
+TABLES = ("deploys", "steps", "attempts", "audit", "wakes", "slots", "marks", "inventory")
 
 
 class Dead(BaseException):
@@ -112,6 +112,6 @@ def test_a_resolution_is_whole(core: Core, hand: Hand, said: str):
     again.runner.ends["observe:a"] = [UNTOLD]
     assert again.run(deploy) is None
     assert answered_in_the_end(core, deploy, lambda: say(core, deploy, said)) > 5
-    assert bool(core.rows("locks")) == (said == "failed")
+    assert bool(core.rows("marks")) == (said == "failed")
     assert again.run(deploy) is None
     assert core.deploy(deploy).state in {"SUCCESS", "ERROR"}

@@ -90,9 +90,13 @@ def test_from_a_step_on_everything_runs_again(core: Core, hand: Hand):
     assert core.deploy(first).pass_number == 1
     assert {deploy for _, deploy in stock(core)} == {second}
     assert inventory(core) == {f"t{n}": ("known", "1") for n in range(1, 6)}
-    audit = [entry for entry in core.rows("audit") if entry["deploy"] == second]
-    assert audit[0]["detail"]["rerun_of"] == first
-    assert audit[0]["detail"]["from"] == "deploy:t3"
+    (asked,) = [
+        entry
+        for entry in core.rows("audit")
+        if (entry["deploy"], entry["action"]) == (second, "deploy.requested")
+    ]
+    assert asked["detail"]["rerun_of"] == first
+    assert asked["detail"]["from"] == "deploy:t3"
 
 
 def stock(core: Core) -> list[tuple[str, str]]:

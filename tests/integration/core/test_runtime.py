@@ -25,10 +25,11 @@ def test_a_launch_waits_for_the_database(postgres_ground: Ground) -> None:
     )
     refused: list[bool] = []
 
-    @sa.event.listens_for(engines.dbos, "do_connect")
-    def refuse(*_: object) -> None:
+    @sa.event.listens_for(engines.dbos, "connect", insert=True)
+    def refuse(connection: psycopg.Connection, _record: object) -> None:
         if len(refused) < 3:
             refused.append(True)
+            connection.close()
             raise psycopg.OperationalError("the database system is starting up")
 
     runtime = Runtime(engines, identify("w9"), POOLS, lambda *_: None)
