@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
@@ -213,6 +213,29 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made.close()
 
 
+CLOSED_MEANWHILE = [
+    ("ask", "staging", "1", "request", "queue"),
+    ("mark", Sort.LOCK, "staging", "1"),
+    ("run", "staging", Outcome.DEPLOYED),
+]
+"""The gate closes between the admission and the first step."""
+TAKEN_BACK = [
+    ("ask", "staging", "1", "request", "queue"),
+    ("run", "staging", Outcome.DEPLOYED),
+    ("ask", "staging", "2", "request", "queue"),
+    ("run", "staging", Outcome.DEPLOYED),
+    ("ask", "staging", "2", "schedule", "queue"),
+    ("back", "staging", False),
+    ("run", "staging", Outcome.DEPLOYED),
+    ("run", "staging", Outcome.DEPLOYED),
+    ("ask", "staging", "2", "schedule", "queue"),
+    ("run", "staging", Outcome.DEPLOYED),
+]
+"""Automation that was waiting, and some that comes later, would bring back what was taken away."""
+
+
+@example(steps=CLOSED_MEANWHILE)
+@example(steps=TAKEN_BACK)
 @effort(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(steps=st.lists(STEPS, min_size=10, max_size=14))
 def test_no_history_breaks_a_promise_of_the_gates(
