@@ -4,6 +4,7 @@ import json
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,7 @@ class Watching:
     sign_in_again: float = 30.0
 
 
-class Stream:
+class Stream(ABC):
     """One watcher: it reads pages of `{items}` after a number, for as long as they last."""
 
     def __init__(self, asked: Session, request: Request, *, after: int) -> None:
@@ -67,13 +68,13 @@ class Stream:
         first = await self.read()
         return StreamingResponse(self._events(first), media_type=EVENTS)
 
+    @abstractmethod
     async def read(self) -> Mapping[str, Any]:
         """The next page; called again after a pause, or at once after one that was not empty."""
-        raise NotImplementedError
 
+    @abstractmethod
     def frames(self, page: Mapping[str, Any]) -> list[tuple[int, bytes]]:
         """The events of a page, each with its number."""
-        raise NotImplementedError
 
     async def last(self, page: Mapping[str, Any]) -> bytes | None:
         """What ends the stream after this page; None while it goes on."""

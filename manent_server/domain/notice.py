@@ -13,6 +13,9 @@ PLUGINS: Final = "plugins"
 _GONE: Final = 410
 _BUSY: Final = 429
 _PASSING: Final = frozenset({408, 425, _BUSY})
+_RECEIPTS: Final = range(200, 300)
+_REDIRECTS: Final = range(300, 400)
+_FIRST_FAULT: Final = 500
 
 
 class NoticeState(StrEnum):
@@ -100,7 +103,7 @@ class Try:
 
 def verdict(policy: Retrying, tried: Try) -> Verdict:
     """What follows from a try. Any answer of 2xx is a receipt; a redirect is none."""
-    if tried.status is not None and tried.status // 100 == 2:  # noqa: PLR2004 - as HTTP has it
+    if tried.status in _RECEIPTS:
         return Verdict(NoticeState.DELIVERED)
     if tried.status == _GONE:
         return Verdict(NoticeState.DEAD, turns_off=True)
@@ -129,7 +132,7 @@ def pause(policy: Retrying, failures: int) -> timedelta:
 
 def is_down(status: int | None) -> bool:
     """Whether the receiver takes nothing at all now, rather than not this one event."""
-    return status is None or status in _PASSING or status >= 500  # noqa: PLR2004 - as HTTP has it
+    return status is None or status in _PASSING or status >= _FIRST_FAULT
 
 
 def shown_status(status: int | None) -> str:
@@ -137,6 +140,6 @@ def shown_status(status: int | None) -> str:
     if status is None:
         return "no answer"
     words = {_GONE: "the receiver wants no more", _BUSY: "the receiver is busy"}
-    if status // 100 == 3:  # noqa: PLR2004 - as HTTP has it
+    if status in _REDIRECTS:
         return f"answered {status}: a redirect is not followed"
     return f"answered {status}" + (f": {words[status]}" if status in words else "")
