@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.rig import unsteady
+
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
@@ -62,7 +64,8 @@ def everything() -> list[str]:
     # Most of a test's time is spent waiting for other processes: two more than processors.
     workers = min(8, (os.cpu_count() or 2) + 2)
     is_ci = bool(os.environ.get("CI"))  # noqa: TID251 - the convention of CI systems
-    return ["-n", str(workers), "--dist", "loadgroup", "-q", *(["--gate"] if is_ci else [])]
+    rules = [*unsteady.OPTIONS, *(["--gate"] if is_ci else [])]
+    return ["-n", str(workers), "--dist", "loadgroup", "-q", *rules]
 
 
 def main(arguments: Sequence[str]) -> int:

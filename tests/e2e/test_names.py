@@ -1,10 +1,9 @@
 """Names and versions: one thing by one spelling, and never anything but data."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.rig.ledger import Ledger
+from tests.rig.process import files
 from tests.rig.serve import Config, Rig
 
 pytestmark = pytest.mark.e2e
@@ -113,7 +112,7 @@ def test_a_version_never_reaches_a_shell_or_becomes_an_option(shared: Rig) -> No
             told = shared.cli(["deploy", *words])
             assert told.returncode == 2, (words, told.stderr)
     assert shared.get("/deploys", application="acme")["items"] == before
-    assert list(Path(shared.folder).rglob("pwned")) == []
+    assert files(shared.folder, "pwned") == []
 
 
 def test_prose_of_a_person_is_data_too(shared: Rig) -> None:
@@ -121,4 +120,4 @@ def test_prose_of_a_person_is_data_too(shared: Rig) -> None:
     reason = "'; touch pwned; $(touch pwned) `touch pwned` %s {version} {{x}} \u202e\U0001f680"
     ended = shared.deployed("7", application="acme", reason=reason)
     assert (ended["outcome"], ended["reason"]) == ("deployed", reason)
-    assert list(Path(shared.folder).rglob("pwned")) == []
+    assert files(shared.folder, "pwned") == []

@@ -1,6 +1,7 @@
 """The rig's processes: ended whatever happens, found when they are left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import time
 
 import pytest
 
-from tests.rig.process import Process, is_alive, left_behind, sweep, until
+from tests.rig.process import Process, files, is_alive, left_behind, sweep, until
 from tests.rig.serve import merged
 
 
@@ -90,3 +91,20 @@ def test_configuration_merges_maps_and_replaces_the_rest():
     base = {"a": {"b": 1, "c": [1]}, "d": 1}
     assert merged(base, {"a": {"c": [2]}, "d": None}) == {"a": {"b": 1, "c": [2]}}
     assert base == {"a": {"b": 1, "c": [1]}, "d": 1}
+
+
+def test_files_are_found_while_others_delete_their_folders(tmp_path, monkeypatch):
+    """The work of a server goes on while a test looks for a file below it."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name / "below").mkdir(parents=True)
+        (tmp_path / name / "below" / "wanted").touch()
+    walk = os.walk
+
+    def deleting(folder):
+        for place, folders, found in walk(folder):
+            shutil.rmtree(tmp_path / "b", ignore_errors=True)
+            yield place, folders, found
+
+    monkeypatch.setattr(os, "walk", deleting)
+    found = files(tmp_path, "wanted")
+    assert sorted(found) == [tmp_path / name / "below" / "wanted" for name in ("a", "c")]

@@ -113,6 +113,19 @@ class Process:
         return self.output()[-4000:]
 
 
+def files(folder: Path, *names: str) -> list[Path]:
+    """Files and folders of these names below a folder in which others may be at work.
+
+    `Path.rglob` fails when a folder goes away while it looks.
+    """
+    return [
+        Path(place, name)
+        for place, folders, found in os.walk(folder)
+        for name in (*folders, *found)
+        if name in names
+    ]
+
+
 def left_behind(folder: Path) -> Iterator[int]:
     """Living processes that work in this folder or have it on their command line."""
     for entry in Path("/proc").iterdir():

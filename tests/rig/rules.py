@@ -1,7 +1,8 @@
 """Rules of a run, as a pytest plugin.
 
 `--gate` is for the gate: there a skipped (or expected to fail) test is a failure unless its
-reason is one of `ALLOWED`, and the unit tests have a budget. In any run some tests keep to one
+reason is one of `ALLOWED`, and the unit tests have a budget. A run that repeats failing tests says
+which were unsteady. In any run some tests keep to one
 pytest-xdist worker: those that measure time, and those of one module that share a fixture of it,
 which each worker would make anew.
 """
@@ -12,6 +13,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
+from tests.rig.unsteady import Unsteady
 
 # Reasons a test may be skipped for in the gate: what cannot be had on every machine. Each is a
 # regular expression for the whole reason.
@@ -34,8 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch the unit tests' time where the whole run is seen."""
+    """Watch the unit tests' time, and tests that run again, where the whole run is seen."""
     if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Unsteady(), "manent-unsteady")
         config.pluginmanager.register(UnitClock(), "manent-unit-clock")
 
 

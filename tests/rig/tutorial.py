@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.rig.ports import free_port
-from tests.rig.process import Process, sweep, until
+from tests.rig.process import Process, files, sweep, until
 from tests.rig.serve import BIN, path_environment, run
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -119,7 +119,7 @@ class Reader:
         return path_environment(self.folder, first=BIN)
 
     def _move_ports(self) -> None:
-        for path in (*self.folder.rglob("manent.yml"), *self.folder.rglob("contexts.json")):
+        for path in files(self.folder, "manent.yml", "contexts.json"):
             text = path.read_text()
             moved = self._moved(text)
             # The metrics listener is a default that the written file does not name.
