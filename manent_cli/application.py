@@ -32,6 +32,7 @@ MODULES: Final[Mapping[str, str]] = {
     "resolve": "resolve",
     "status": "environment",
     "inventory": "environment",
+    "marks": "marks",
     "lock": "marks",
     "unlock": "marks",
     "freeze": "marks",

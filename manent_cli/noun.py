@@ -87,7 +87,7 @@ _SHOWN = (  # noqa: SIM905 - one line each would be a page
     "id number application environment version kind state outcome phase position url reason "
     "requested_by requested_at started_at ended_at not_before not_after executor rerun_of "
     "rerun_from "
-    "superseded_by warnings targets"
+    "superseded_by override warnings targets"
 ).split()
 _ALSO_WIDE = ["sha256", "priority", "sequence", "root", "pass", "epoch", "workflow_version"]
 

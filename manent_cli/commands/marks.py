@@ -8,7 +8,7 @@ import typer
 from manent_cli import exit_codes
 from manent_cli.asking import ask
 from manent_cli.client import segment
-from manent_cli.errors import Failure
+from manent_cli.errors import BadUsage, Failure
 from manent_cli.options import Options, command, new_app, options
 from manent_cli.session import Session
 from manent_cli.table import draw, field
@@ -34,6 +34,18 @@ class Thaw(Place):
 
     id: Annotated[
         str | None, typer.Option(metavar="ID", help="Only this freeze, of several there.")
+    ] = None
+
+
+@options
+class List(Place):
+    """What `marks` takes."""
+
+    sort: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SORT", help="Only these: lock, freeze, hold, veto, stop. May be repeated."
+        ),
     ] = None
 
 
@@ -85,6 +97,35 @@ class Nothing(Options):
     """A command without options of its own."""
 
 
+@options
+class Unveto(Options):
+    """What `unveto` takes."""
+
+    application: Annotated[str | None, typer.Argument(metavar="[APP]", help="The application.")] = (
+        None
+    )
+    version: Annotated[str | None, typer.Argument(metavar="[VERSION]", help="The version.")] = None
+    environment: Annotated[
+        str | None, typer.Option(metavar="ENV", help="The environment; else all of them.")
+    ] = None
+    id: Annotated[str | None, typer.Option(metavar="ID", help="Only this veto.")] = None
+
+
+_LISTED = (
+    field("id"),
+    field("sort"),
+    field("environment"),
+    field("application"),
+    field("version"),
+    field("owner"),
+    field("reason"),
+    field("starts_at"),
+    field("expires_at"),
+    field("command", head="LIFTED BY"),
+    field("created_at", is_wide=True),
+    field("automatic", is_wide=True),
+    field("deploy", is_wide=True),
+)
 _COLUMNS = (
     field("id"),
     field("environment"),
@@ -102,6 +143,17 @@ _PATHS = {
     "veto": "/vetoes",
     "stop": "/stops",
 }
+
+
+@command(app, "marks", List)
+def marks(session: Session, given: List) -> None:
+    """List what keeps deploys from starting anywhere, and the command that lifts each."""
+    query = {**_place(given), "sort": given.sort}
+    session.output.many(
+        session.client.get("/marks", query),
+        _LISTED,
+        name=lambda one: f"{one.get('sort')}/{one['id']}",
+    )
 
 
 @command(app, "lock", Mark)
@@ -130,8 +182,7 @@ def unfreeze(session: Session, given: Thaw) -> None:
     """
     wanted = _place(given)
     if given.id is not None:
-        named = {name: value for name, value in wanted.items() if value is not None}
-        wanted = {"id": given.id, **named}
+        wanted = {"id": given.id, **_given(wanted)}
     found = _found(session, "freeze", wanted, _words(given))
     if len(found) > 1:
         raise Failure(
@@ -161,12 +212,16 @@ def veto(session: Session, given: Veto) -> None:
     _set(session, "veto", given)
 
 
-@command(app, "unveto", Version)
-def unveto(session: Session, given: Version) -> None:
-    """Lift the vetoes on exactly this version, there or everywhere. Prints their ids."""
+@command(app, "unveto", Unveto)
+def unveto(session: Session, given: Unveto) -> None:
+    """Lift the vetoes on exactly this version, there or everywhere, or one by its id."""
     wanted = {name: getattr(given, name) for name in ("application", "version", "environment")}
     where = f" in {given.environment}" if given.environment else ""
-    on = f"{given.application} {given.version}{where}"
+    on = f"{given.application or 'every application'} {given.version or ''}{where}"
+    if given.id is not None:
+        wanted = {"id": given.id, **_given(wanted)}
+    elif given.version is None:
+        raise BadUsage("unveto needs APP and VERSION, or --id", next="manent marks lists vetoes")
     _lift(session, "veto", _found(session, "veto", wanted, on))
 
 
@@ -206,6 +261,10 @@ def _place(given: Place) -> dict[str, str | None]:
     return {"environment": given.environment, "application": given.application}
 
 
+def _given(wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
 def _words(given: Place) -> str:
     environment = given.environment or "all environments"
     return f"{given.application} in {environment}" if given.application else environment
@@ -226,9 +285,12 @@ def _found(
         if all(one.get(name) == value for name, value in wanted.items())
     ]
     if not found:
+        place = {name: wanted.get(name) for name in ("application", "environment")}
+        # A name that is unknown is refused here, and the nearest one is named.
+        session.client.get("/marks", place)
         raise Failure(
             f"there is no {sort} on {on}" + (f" with id {wanted['id']}" if "id" in wanted else ""),
-            next="manent status ENV shows what is closed there",
+            next="manent marks lists what there is",
             code="not_found",
             exit_code=exit_codes.NOT_FOUND,
         )

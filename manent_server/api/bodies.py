@@ -15,6 +15,7 @@ from manent_server.api.fields import (
     Priority,
     Reason,
     Sequence,
+    SortName,
     StepName,
     Text,
     UpperCase,
@@ -260,6 +261,20 @@ class InventoryQuery(Parameters):
 
     application: Name | None = None
     environment: Name | None = None
+
+
+class MarkQuery(Parameters):
+    """Which marks to list."""
+
+    application: Name | None = Field(
+        default=None, description="Those that speak of it; of every application is included."
+    )
+    environment: Name | None = Field(
+        default=None, description="Those that speak of it; of every environment is included."
+    )
+    sort: Annotated[list[SortName], Field(max_length=5)] = Field(
+        default=[], description="Only of these sorts."
+    )
 
 
 class LogQuery(Parameters):

@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
@@ -97,4 +97,5 @@ Address = Annotated[
         examples=["shop/production#12"],
     ),
 ]
+SortName = Literal["lock", "freeze", "hold", "veto", "stop"]
 UpperCase = BeforeValidator(_upper)

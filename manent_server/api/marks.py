@@ -1,11 +1,18 @@
 """Routes of what keeps deploys from starting: locks, freezes, holds, vetoes and stops."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from manent_server.api import shapes
-from manent_server.api.bodies import FreezeBody, HoldBody, LockBody, StopBody, VetoBody
+from manent_server.api.bodies import (
+    FreezeBody,
+    HoldBody,
+    LockBody,
+    MarkQuery,
+    StopBody,
+    VetoBody,
+)
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.domain.access import LOCK, READ, RESUME, STOP
@@ -22,6 +29,17 @@ def _set(sort: Sort, body: StopBody, asked: Asked, key: Key) -> Any:
 
 def _lift(sort: Sort, mark: str, asked: Asked) -> Any:
     return asked.calls.lift(asked.desk, sort, mark, caller=asked.caller)
+
+
+@router.get("/marks", response_model=shapes.Marks, tags=["marks"], openapi_extra=needs(READ))
+def every(asked: Asked, query: Annotated[MarkQuery, Query()]) -> Any:
+    """Everything that keeps deploys from starting or will, and the command that lifts each."""
+    return asked.calls.marks(
+        asked.desk,
+        *(Sort(sort) for sort in query.sort),
+        application=query.application,
+        environment=query.environment,
+    )
 
 
 @router.get("/locks", response_model=shapes.Marks, tags=["locks"], openapi_extra=needs(READ))

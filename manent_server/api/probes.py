@@ -7,7 +7,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from manent_server.api import shapes
+from manent_server.api import probe_shapes as shapes
 from manent_server.domain.errors import ManentError
 from manent_server.observability.metrics import CONTENT_TYPE
 

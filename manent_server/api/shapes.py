@@ -100,6 +100,7 @@ class Deploy(Shape):
     schedule: Instant | None = None
     supersedes: list[str] = []
     collision: str | None = None
+    override: list[str] = []
     warnings: list[Any] = []
     links: dict[str, str] | None = None
     changes: list[dict[str, Any]] | None = None
@@ -263,6 +264,7 @@ class Mark(Shape):
     """One lock, freeze, hold, veto or stop."""
 
     id: str
+    sort: str | None = None
     application: str | None = None
     environment: str | None = None
     version: str | None = None
@@ -275,6 +277,7 @@ class Mark(Shape):
     """manent set it, because of the end of `deploy`."""
     deploy: str | None = None
     lifted_at: When | None = None
+    command: str | None = None  # what lifts it
 
 
 class EnvironmentSummary(Shape):
@@ -383,18 +386,3 @@ class ProblemBody(BaseModel):
     next: str
     request_id: str
     errors: list[Finding] | None = None
-
-
-class Liveness(Shape):
-    """The process answers."""
-
-    alive: bool
-
-
-class Readiness(Shape):
-    """Whether this process should get work."""
-
-    ready: bool
-    draining: bool
-    running: int
-    reasons: list[str]

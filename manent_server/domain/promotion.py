@@ -137,6 +137,35 @@ def _joined(found: Sequence[Evidence]) -> Evidence:
     return replace(last, run=newest)
 
 
+def closed_circles(rules: Mapping[str, Rule | None]) -> dict[str, tuple[str, ...]]:
+    """Environments no version can ever come to: what their rules ask for waits for them.
+
+    Args:
+        rules: The rule of every environment; None: any version may come.
+
+    Returns:
+        For each of them the sources that can never prove anything.
+    """
+    reached: set[str] = set()
+    while True:
+        more = {name for name, rule in rules.items() if _may_be_reached(rule, reached)} - reached
+        if not more:
+            break
+        reached |= more
+    return {
+        name: tuple(source for source in rule.sources if source not in reached)
+        for name, rule in rules.items()
+        if rule is not None and name not in reached
+    }
+
+
+def _may_be_reached(rule: Rule | None, reached: set[str]) -> bool:
+    if rule is None:
+        return True
+    there = [source in reached for source in rule.sources]
+    return any(there) if rule.match == ANY else all(there)
+
+
 def dump(rule: Rule | None) -> dict[str, Any] | None:
     """As JSON; durations in seconds."""
     if rule is None:

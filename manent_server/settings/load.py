@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from manent_server.domain import promotion
 from manent_server.domain.rules import Rules
 from manent_server.settings import checks, database_url, files, stage
 from manent_server.settings.digest import digest
@@ -95,6 +96,8 @@ def _settings(path: Path, read: Files, root: Table, placing: Placing) -> Setting
     reading = placing.reading
     values = TOP.read(root, reading)
     applications = placing.applications()
+    if values is not INVALID:
+        _check_promotions(values["environments"], root, reading)
     executor_id = _executor_id(values, root, reading)
     if values is INVALID or len(reading.findings):
         return None
@@ -116,6 +119,25 @@ def _settings(path: Path, read: Files, root: Table, placing: Placing) -> Setting
         origins=placing.origins,
     )
     return replace(settings, digest=digest(settings))
+
+
+def _check_promotions(
+    environments: Mapping[str, Mapping[str, Any]], root: Table, reading: Reading
+) -> None:
+    """No environment waits for itself, alone or through others: nothing could ever come there."""
+    rules = {name: one["promotion"] for name, one in environments.items()}
+    wrong = {
+        name: f"{name} proves nothing to itself: leave it out"
+        for name, rule in rules.items()
+        if rule is not None and name in rule.sources
+    } or {
+        name: f"no version can ever come here: it waits for itself through {', '.join(sources)}"
+        for name, sources in promotion.closed_circles(rules).items()
+    }
+    for name, words in wrong.items():
+        node = root.table("environments", name, "promotion")
+        if node is not None:
+            reading.refuse(node.get("from") or node, words)
 
 
 def _database(values: Mapping[str, Any], root: Table) -> Database:

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -127,6 +127,29 @@ def settle(tx: Transaction, notice: Notice, result: Result, *, at: datetime) -> 
         )
     )
     return done.rowcount == 1
+
+
+def prolong(tx: Transaction, sink: str, error: str, *, at: datetime, lasts: timedelta) -> int:
+    """Let what waits for a sink live on, and say what it waits for; how many that were.
+
+    Args:
+        tx: The transaction.
+        sink: Whose notices.
+        error: What it waits for.
+        at: Now.
+        lasts: How long a notice lives; those with less than half of it left get it whole again.
+    """
+    n = tx.tables.notices
+    done = tx.connection.execute(
+        sa.update(n)
+        .where(
+            n.c.sink == sink,
+            n.c.done_at.is_(None),
+            sa.or_(n.c.error.is_(None), n.c.error != error, n.c.expires_at < at + lasts / 2),
+        )
+        .values(expires_at=at + lasts, error=text(error))
+    )
+    return done.rowcount
 
 
 def kill_waiting(tx: Transaction, sink: str, error: str, *, at: datetime) -> int:

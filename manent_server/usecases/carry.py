@@ -44,6 +44,16 @@ class Webhooks:
         """The time for one try; resolving a name comes on top."""
         return self._hook.timeout + timedelta(seconds=20)
 
+    def lacking(self) -> str | None:
+        """A secret that cannot be read or used."""
+        try:
+            self._keys()
+        except ManentError as error:
+            return self._redactor.redact(error.detail)
+        except ValueError as error:
+            return f"the secret cannot be used: {error}"
+        return None
+
     def carry(self, notice: Notice, *, at: datetime) -> Receipt:
         """POST the event, signed."""
         try:
@@ -83,6 +93,10 @@ class Hooks:
     def __init__(self, desk: Desk, redactor: Redactor) -> None:
         self._desk = desk
         self._redactor = redactor
+
+    def lacking(self) -> str | None:
+        """Plugins need nothing."""
+        return None
 
     def carry(self, notice: Notice, *, at: datetime) -> Receipt:
         """Call each plugin once; what one raises keeps nobody else from hearing."""

@@ -48,6 +48,9 @@ class Carrier(Protocol):
     def limit(self) -> timedelta:
         """How long one try takes at most."""
 
+    def lacking(self) -> str | None:
+        """What is missing on this side, so that nothing could be sent; None: nothing."""
+
     def carry(self, notice: Notice, *, at: datetime) -> Receipt:
         """Tell the sink of the event; `at` is now, by the database's clock."""
 
@@ -86,6 +89,10 @@ class Courier:
         sink = next((one for one in sinks.known(self._desk) if one.name == self._name), None)
         if carrier is None or sink is None or not self._is_due():
             return
+        lacking = carrier.lacking()
+        if lacking is not None:
+            self._wait_for(sink, lacking)
+            return
         while not self.is_stopping():
             taken = self._take(carrier)
             if taken is None or not self._tell(sink, carrier, *taken):
@@ -114,6 +121,17 @@ class Courier:
         if state != NoticeState.DELIVERED:
             _log.warning("notice %s of sink %s: %s", notice.id, self._name, _words(receipt))
         return state == NoticeState.DELIVERED
+
+    def _wait_for(self, sink: Sink, lacking: str) -> None:
+        """Nobody was asked, so no notice has used up a try or any of its time."""
+
+        def work(tx: Transaction) -> int:
+            lasts = sink.retrying.total
+            return notices.prolong(tx, sink.name, lacking, at=tx.now(), lasts=lasts)
+
+        self._store.repeat(work, stop=self.is_stopping)
+        self._rest(sink, Receipt(None, lacking))
+        _log.warning("nothing can be sent to sink %s: %s", sink.name, lacking)
 
     def _rest(self, sink: Sink, receipt: Receipt) -> None:
         self._failures = self._failures + 1 if rules.is_down(receipt.status) else 0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from manent_server.domain.errors import Conflict
 from manent_server.store import events as rows
 from manent_server.store.events import Wanted
 from manent_server.usecases import inspect, view
@@ -30,10 +31,20 @@ def events(
         limit: At most so many.
         application: Only of this application.
         environment: Only of this environment.
+
+    Raises:
+        Conflict: Nothing has that position yet: whoever has read so far read of another database,
+            or of this one before it was set back, and would miss what comes now.
     """
     with desk.store.read() as tx:
         place = inspect.place(tx, application, environment)
         until = rows.newest(tx)
+        if after > until:
+            raise Conflict(
+                f"{after} lies beyond the newest event, {until}",
+                code="position_ahead",
+                next=f"read again from a position up to {until}; 0 is the oldest that is kept",
+            )
         found = rows.read(tx, Wanted(after, limit, **place), until=until)
-    reached = found[-1].position if len(found) == limit else max(until, after)
+    reached = found[-1].position if len(found) == limit else until
     return {"items": [view.event(event) for event in found], "next": reached}

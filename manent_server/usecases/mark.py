@@ -15,7 +15,7 @@ from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.marks import Mark, Sort
 from manent_server.store import marks, queue, records
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import once, view
+from manent_server.usecases import inspect, once, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey, MarkRequest
 
@@ -138,11 +138,30 @@ PATHS: Mapping[Sort, str] = {
 }
 
 
-def standing(desk: Desk, sort: Sort) -> dict[str, Any]:
-    """Marks of a sort that bind now or will."""
+def standing(
+    desk: Desk, *sorts: Sort, application: str | None = None, environment: str | None = None
+) -> dict[str, Any]:
+    """Marks that bind now or will.
+
+    Args:
+        desk: The collaborators.
+        sorts: Only of these; none given: all.
+        application: Only those that speak of it.
+        environment: Only those that speak of it.
+
+    Raises:
+        NotFound: There is no such application or environment.
+    """
     with desk.store.read() as tx:
-        found = marks.standing(tx, at=tx.now(), sort=sort)
-    return {"items": [view.mark(mark) for mark in found]}
+        place = inspect.place(tx, application, environment)
+        found = marks.standing(tx, at=tx.now())
+    spoken = [
+        mark
+        for mark in found
+        if (not sorts or mark.sort in sorts)
+        and all(name is None or getattr(mark, of) in (None, name) for of, name in place.items())
+    ]
+    return {"items": [view.mark(mark) for mark in spoken]}
 
 
 def _one(desk: Desk, mark: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from manent_server.domain import gates
 from manent_server.domain import inventory as inventories
 from manent_server.domain import question as questions
 from manent_server.domain.events import Event
@@ -83,6 +84,7 @@ def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
         "superseded_by": row.superseded_by,
         "supersedes": list(beside.supersedes),
         "collision": row.order_body.get("collision", "queue"),
+        "override": list(row.override or []),
         "warnings": list(row.warnings or []),
         "links": dict(row.links) if row.links else None,
         "changes": list(row.changes) if row.changes else None,
@@ -193,6 +195,7 @@ def mark(row: Mark) -> dict[str, Any]:
     """A lock, freeze, hold, veto or stop, in force unless it was lifted or has expired."""
     return {
         "id": row.id,
+        "sort": row.sort,
         "application": row.application,
         "environment": row.environment,
         "version": row.version,
@@ -204,6 +207,7 @@ def mark(row: Mark) -> dict[str, Any]:
         "automatic": row.automatic,
         "deploy": row.deploy,
         "lifted_at": instant(row.lifted_at),
+        "command": gates.command(row),
     }
 
 

@@ -241,6 +241,22 @@ def test_lock_and_unlock_name_the_same_place(api, manent):
     assert "no lock on production" in gone.err
     assert manent("unlock", "production", "--application", "shop", "-o", "json").code == 0
     assert api.locks == []
+    api.refusals.append(Refusal("GET", "/marks", 404, problem(404, "not_found")))
+    assert "a detail of not_found" in manent("unlock", "nope").err
+
+
+def test_every_mark_is_listed_with_what_lifts_it(api, manent):
+    veto = {"id": "v-1", "sort": "veto", "application": "shop", "version": "9", "environment": None,
+            "owner": "ops", "reason": "loses carts", "command": "manent unveto shop 9"}  # fmt: skip
+    api.fixed |= {"marks": {"items": [veto], "next": None}, "vetoes": {"items": [veto]}}
+    said = manent("marks", "production", "--sort", "veto", "--application", "shop")
+    assert "manent unveto shop 9" in said.out
+    asked = api.requests("GET", "/marks")[0].query
+    assert asked == {"environment": ["production"], "application": ["shop"], "sort": ["veto"]}
+    assert manent("marks", "-o", "name").out == "veto/v-1\n"
+    api.locks = [veto, {"id": "v-2"}]
+    assert manent("unveto", "--id", "v-1").out == "v-1\n"
+    assert manent("unveto", "shop").code == 2
 
 
 def test_a_key_whose_lock_was_lifted_sets_none_and_says_so(api, manent):

@@ -183,6 +183,7 @@ class FakeApi:
     def get(self, parts: Sequence[str], query: Mapping[str, list[str]]) -> Any:
         """What a GET answers; None for nothing of that name."""
         lists = {"deploys": self._page(query), "locks": {"items": self.locks, "next": None}}
+        lists["marks"] = lists["locks"]
         fixed = {"version": self.version, **lists, **self.fixed}
         if "/".join(parts) in fixed:
             return fixed["/".join(parts)]

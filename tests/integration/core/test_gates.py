@@ -73,6 +73,23 @@ def test_a_planned_freeze_is_shown_where_it_will_be(core: Core):
     assert [gate["gate"] for gate in shown["gates"]] == ["freeze"]
 
 
+def test_all_marks_are_listed_together_and_by_place(core: Core):
+    stop = put(core, Sort.STOP)
+    lock = put(core, Sort.LOCK, environment="staging", application="shop")
+    veto = put(core, Sort.VETO, application="mail", version="9")
+    found = mark.standing(core.desk)["items"]
+    assert [(one["id"], one["sort"]) for one in found] == [
+        (stop, "stop"), (lock, "lock"), (veto, "veto")
+    ]  # fmt: skip
+    commands = ["manent resume-all", "manent unlock staging --application shop",
+                "manent unveto mail 9"]  # fmt: skip
+    assert [one["command"] for one in found] == commands
+    there = mark.standing(core.desk, Sort.LOCK, Sort.VETO, environment="production")["items"]
+    assert [one["id"] for one in there] == [veto]
+    with pytest.raises(NotFound, match="no environment nope"):
+        mark.standing(core.desk, environment="nope")
+
+
 def test_a_freeze_must_end_after_it_begins(core: Core):
     soon = core.at() + timedelta(hours=1)
     asked = MarkRequest(Sort.FREEZE, "x", starts_at=soon, expires_at=soon)

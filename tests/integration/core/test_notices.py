@@ -45,6 +45,10 @@ class Receiver:
     answers: list[Receipt] = field(default_factory=list)
     heard: list[Notice] = field(default_factory=list)
     limit: timedelta = timedelta(seconds=1)
+    lacks: str | None = None
+
+    def lacking(self) -> str | None:
+        return self.lacks
 
     def carry(self, notice: Notice, *, at: datetime) -> Receipt:
         self.heard.append(notice)
@@ -166,6 +170,20 @@ def test_the_wait_grows_and_a_receiver_may_ask_for_more(core: Core, board: Recei
     assert 3 < waits[0] <= 6
     assert 11 < waits[1] <= 18
     assert 118 < waits[2] <= 120
+
+
+def test_what_is_missing_on_this_side_uses_up_no_try_and_no_time(core: Core, board: Receiver):
+    tell(core, "lock.set", "lock.lifted")
+    come(core, expires_at=long_ago())
+    board.lacks = "secret://env/HOOK: the server's environment has no HOOK"
+    round_of(core, board)
+    publish.forget(core.desk)
+    found = sinks.listed(core.desk, state="waiting", sink="board", before=None, limit=5)["items"]
+    assert [(one["tries"], one["error"]) for one in found] == [(0, board.lacks)] * 2
+    board.lacks = None
+    round_of(core, board)
+    assert states(core) == ["delivered", "delivered"]
+    assert [notice.tries for notice in board.heard] == [1, 1]
 
 
 def test_a_notice_nobody_takes_in_time_is_dead_and_on_record(core: Core, board: Receiver):

@@ -259,3 +259,32 @@ def test_a_file_that_is_not_there_is_an_error(errors: Errors) -> None:
     [found] = errors({})
     assert (found["file"], found["path"]) == ("manent.yml", "")
     assert found["message"] == "cannot be read: No such file or directory"
+
+
+STAGES = """
+environments:
+  staging: {tier: staging, promotion: %s}
+  production: {tier: production, promotion: {from: [staging]}}
+  dr: {tier: production, promotion: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("staging", "dr", "paths", "words"),
+    [
+        ("{from: [staging]}", "null", ["staging"], "proves nothing to itself"),
+        ("null", "{from: [staging, dr], match: any}", ["dr"], "proves nothing to itself"),
+        ("{from: [dr]}", "{from: [production]}", ["staging", "production", "dr"], "can ever come"),
+    ],
+)
+def test_an_environment_that_waits_for_itself_is_refused(
+    staging: str, dr: str, paths: list[str], words: str, errors: Errors
+) -> None:
+    found = errors(STAGES % (staging, dr))
+    assert [one["path"] for one in found] == [f"environments.{p}.promotion.from" for p in paths]
+    assert words in found[0]["message"]
+
+
+def test_a_circle_that_has_another_way_in_is_none(load: Load) -> None:
+    load(STAGES % ("null", "{from: [production, staging], match: any}"))
+    load(STAGES % ("{from: [dr], match: any}", "null"))
