@@ -71,7 +71,7 @@ class Route(APIRoute):
         body = self.body_field
 
         async def handle(request: Request) -> Response:
-            request.state.caller.demand(right)
+            request.state.caller.demand_somewhere(right)
             self._check_address(request)
             self._check_query(request)
             if body is not None:

@@ -131,7 +131,7 @@ class Stream(ABC):
         if now - self._signed_in_at < self._shared.sign_in_again:
             return
         caller = await self.thread(self._asked.calls.authenticate, self._token)
-        caller.demand(READ)
+        caller.demand_somewhere(READ)
         self._signed_in_at = now
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manent_server.cli import admin
+from manent_server.cli import admin, token
 from manent_server.domain.errors import (
     ConfigurationError,
     Invalid,
@@ -36,8 +36,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-token_app = typer.Typer(help="Tokens for people and programs.", no_args_is_help=True)
-app.add_typer(token_app, name="token")
+app.add_typer(token.app, name="token")
 app.add_typer(admin.app, name="admin")
 
 Config = Annotated[
@@ -195,36 +194,3 @@ def migrate_command(config: Config = None) -> None:
     from manent_server.cli import errands
 
     errands.bring_up_to_date(_path(config), os.environ)  # noqa: TID251 - the door
-
-
-@token_app.command(name="create")
-def token_create(
-    name: Annotated[str, typer.Argument(help="The principal; several tokens may share it.")],
-    role: Annotated[str, typer.Option(help="admin or viewer.")],
-    config: Config = None,
-    *,
-    expires: Annotated[str | None, typer.Option(help="Such as 90d; default: never.")] = None,
-) -> None:
-    """Make a token and print it, once."""
-    from manent_server.cli.errands import Tokens
-
-    Tokens(_path(config), os.environ).create(name, role, expires)  # noqa: TID251 - the door
-
-
-@token_app.command(name="list")
-def token_list(config: Config = None) -> None:
-    """List tokens, without their text."""
-    from manent_server.cli.errands import Tokens
-
-    Tokens(_path(config), os.environ).show()  # noqa: TID251 - the door
-
-
-@token_app.command(name="revoke")
-def token_revoke(
-    token: Annotated[str, typer.Argument(help="Its id, as `token list` shows it.")],
-    config: Config = None,
-) -> None:
-    """End a token at once."""
-    from manent_server.cli.errands import Tokens
-
-    Tokens(_path(config), os.environ).revoke(token)  # noqa: TID251 - the door

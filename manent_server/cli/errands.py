@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from manent_cli.errors import BadUsage
 from manent_cli.profile import load_contexts, new_context
@@ -42,7 +42,9 @@ def init(folder: Path, environ: Variables) -> None:
     path.write_text(starter(folder), encoding="utf-8")
     opened = house.open_house(path, environ)
     migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
-    text = tokens.create(opened.desk(dict), TokenRequest("admin", "admin"), actor="init")
+    text = tokens.create(
+        opened.desk(dict), TokenRequest("admin", "admin", kind="person"), actor="init"
+    )
     name, file = new_context("local", opened.settings.server.url, text)
     sys.stdout.write(f"{path}\n")
     sys.stderr.write(
@@ -84,18 +86,15 @@ class Tokens:
         self._house: House = house.open_house(path, environ)
         self._me = f"local:{environ.get('USER', 'root')}"
 
-    def create(self, name: str, role: str, expires: str | None) -> None:
+    def create(self, request: TokenRequest) -> None:
         """Make one and print it, once."""
-        request = TokenRequest(name, role, _duration(expires) if expires else None)
         text = self._with_tables(lambda desk: tokens.create(desk, request, actor=self._me))
         sys.stdout.write(f"{text}\n")
 
     def show(self) -> None:
         """List them without their text."""
         for row in self._with_tables(tokens.listing)["items"]:
-            ended = "revoked" if row["revoked_at"] else row["expires_at"] or "never expires"
-            words = (row["id"], row["name"], row["role"], f"{row['shown']}...", ended)
-            sys.stdout.write("  ".join(words) + "\n")
+            sys.stdout.write("  ".join(_words(row)) + "\n")
 
     def revoke(self, token: str) -> None:
         """End one at once."""
@@ -107,7 +106,16 @@ class Tokens:
         return use(self._house.desk(dict))
 
 
-def _duration(text: str) -> timedelta:
+def _words(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A token in one line: whose it is, what it may where, until when, when it was last used."""
+    area = f"{','.join(row['applications'])} in {','.join(row['environments'])}"
+    ended = "revoked" if row["revoked_at"] else row["expires_at"] or "never expires"
+    used = f"last used {row['last_used_at']}" if row["last_used_at"] else "never used"
+    return row["id"], row["name"], row["role"], area, f"{row['shown']}...", ended, used
+
+
+def lasting(text: str) -> timedelta:
+    """The duration after `--expires`."""
     try:
         return duration.parse(text)
     except ValueError as error:

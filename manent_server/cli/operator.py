@@ -15,6 +15,7 @@ from manent_cli.errors import Failure
 from manent_cli.profile import resolve
 from manent_cli.session import Session
 from manent_cli.table import draw, field
+from manent_server.domain import access
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import ConfigurationError, Conflict, NotFound
 
@@ -117,7 +118,7 @@ class Operator:
 
     def _me(self) -> Caller:
         user = self._environ.get("USER") or "root"
-        return Caller(f"local:{user}@{socket.gethostname()}", "admin")
+        return access.local(user, socket.gethostname())
 
 
 def _without_nothing(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from manent_server.store import deploy_tables, event_tables, schedule_tables, work_tables
+from manent_server.store import (
+    access_tables,
+    deploy_tables,
+    event_tables,
+    schedule_tables,
+    work_tables,
+)
 from manent_server.store.naming import SCHEMA, Naming
 
 
@@ -58,6 +64,7 @@ def build(dialect: str) -> Tables:
         **work_tables.work(meta, name),
         **work_tables.workers(meta, name),
         **work_tables.people(meta, name),
+        **access_tables.access(meta, name),
         **schedule_tables.schedules(meta, name),
         **event_tables.events(meta, name),
         **event_tables.notices(meta, name),

@@ -1,13 +1,14 @@
 """Token rows: a digest, never the token."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain.access import Kind
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -20,25 +21,22 @@ class Token:
     name: str
     shown: str
     role: str
+    kind: Kind
+    groups: Sequence[str]
+    applications: Sequence[str]
+    environments: Sequence[str]
     created_by: str
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    last_used_at: datetime | None
+    last_used_from: str | None
 
 
 @cache
 def _select(tables: Tables) -> sa.Select[Any]:
     t = tables.tokens
-    return sa.select(
-        t.c.id,
-        t.c.name,
-        t.c.shown,
-        t.c.role,
-        t.c.created_by,
-        t.c.created_at,
-        t.c.expires_at,
-        t.c.revoked_at,
-    )
+    return sa.select(*(t.c[one.name] for one in fields(Token)))
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:

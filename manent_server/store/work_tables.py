@@ -1,4 +1,4 @@
-"""Steps, attempts, logs and inventory; workers; people's marks, tokens and the record."""
+"""Steps, attempts, logs and inventory; workers; people's marks and the record."""
 
 import sqlalchemy as sa
 
@@ -151,7 +151,7 @@ def workers(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
 
 
 def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
-    """Marks, tokens, idempotency keys and the record of who did what."""
+    """Marks, and the record of who did what."""
     marks: list[sa.schema.SchemaItem] = [
         text("id", primary=True),
         # lock, freeze, hold, veto or stop
@@ -172,26 +172,6 @@ def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         ),
         index(name, "marks_in_force", ["lifted_at", "expires_at"]),
     ]
-    tokens: list[sa.schema.SchemaItem] = [
-        text("id", primary=True),
-        text("name"),
-        text("hash"),
-        text("shown"),
-        text("role"),
-        text("created_by"),
-        at("created_at", null=False),
-        at("expires_at"),
-        at("revoked_at"),
-        sa.UniqueConstraint("hash", name="manent_tokens_hash"),
-    ]
-    keys: list[sa.schema.SchemaItem] = [
-        text("principal", primary=True),
-        text("path", primary=True),
-        text("key", primary=True),
-        text("body_digest"),
-        text("subject"),
-        at("created_at", null=False),
-    ]
     audit: list[sa.schema.SchemaItem] = [
         text("id", primary=True),
         at("at", null=False),
@@ -206,7 +186,5 @@ def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
     ]
     return {
         **table(meta, name, "marks", *marks),
-        **table(meta, name, "tokens", *tokens),
-        **table(meta, name, "keys", *keys),
         **table(meta, name, "audit", *audit),
     }

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from manent_server.domain import gates, promotion
-from manent_server.domain.access import Caller
+from manent_server.domain import access, gates, promotion
 from manent_server.domain.errors import Conflict
 from manent_server.domain.gates import Facts
 from manent_server.domain.promotion import Evidence, Run
@@ -26,7 +25,6 @@ from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployRequest
 
 ORIGIN = "promotion"
-CALLER = Caller("promotion", "admin")
 _log = logging.getLogger(__name__)
 
 
@@ -90,7 +88,7 @@ def _sight(stock: Sequence[Stock], application: str, environment: Environment) -
 def _take_up(desk: Desk, application: str, environment: Environment) -> datetime | None:
     """Accept the newest version that qualifies; when the next one may, if time alone is missing."""
     wanted = DeployRequest(application, environment.name, "0", origin=ORIGIN)
-    draft = submit.drafted(desk, wanted, CALLER)
+    draft = submit.drafted(desk, wanted, access.promotion(application))
     return desk.store.once(partial(_decide, desk=desk, draft=draft))
 
 

@@ -181,7 +181,7 @@ def forget_old(desk: Desk) -> list[str]:
     gone = []
     for row in old:
         try:
-            forget(desk, row.id, caller=Caller("manent", "admin"))
+            forget(desk, row.id, caller=access.MANENT)
         except (Conflict, NotFound):
             continue  # it holds something, or started again
         gone.append(row.id)

@@ -7,9 +7,8 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from manent_server.domain import liveness
+from manent_server.domain import access, liveness
 from manent_server.domain import schedule as scheduling
-from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, ManentError, Unavailable
 from manent_server.domain.schedule import Result, Rules
 from manent_server.store import records, schedules
@@ -129,8 +128,7 @@ def _deploy(tx: Transaction, desk: Desk, tick: _Tick) -> str:
         sha256=chosen.sha256,
         reason=row.reason or f"schedule {row.name}",
     )
-    # The access issue gives automation rights of its own.
-    caller = Caller(f"schedule:{row.name}", "admin")
+    caller = access.schedule(row.name, row.application)
     draft = replace(submit.drafted(desk, request, caller), origin=schedules.ORIGIN)
     demand_environment(tx, draft)
     candidate.demand_kept(tx, row, draft.version)

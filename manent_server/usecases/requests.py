@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from manent_server.domain.access import EVERYTHING, SERVICE, Kind
 from manent_server.domain.marks import Sort
 from manent_server.domain.question import Answer
 
@@ -155,11 +156,18 @@ class DeployFilter:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """A new token for a principal; `expires_in` None never expires."""
+    """A new token for a principal: a role in an area; `expires_in` None never expires.
+
+    A `service` counts toward no quorum unless a rule names it.
+    """
 
     name: str
     role: str
     expires_in: timedelta | None = None
+    kind: Kind = SERVICE
+    groups: Sequence[str] = ()
+    applications: Sequence[str] = EVERYTHING
+    environments: Sequence[str] = EVERYTHING
 
 
 @dataclass(frozen=True)

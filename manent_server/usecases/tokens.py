@@ -4,11 +4,12 @@ import hashlib
 import secrets
 import string
 import zlib
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from manent_server.domain import access, names
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, Grant
 from manent_server.domain.errors import Invalid, NotFound, NotSignedIn, Unavailable
 from manent_server.store import records
 from manent_server.store import tokens as rows
@@ -23,16 +24,14 @@ _SECRET = 43
 _CHECK = 6
 _PREFIX = "mnt_u_"
 _SHOWN = 10
+_LONGEST_GROUP = 255
+# Names under which manent itself acts.
+_RESERVED = frozenset({access.MANENT.name, access.PROMOTION})
 
 
 def create(desk: Desk, request: TokenRequest, *, actor: str) -> str:
     """A new token; its text is shown this once and stored only as a digest."""
-    name = names.name(request.name, "name of a token")
-    if request.expires_in is not None and request.expires_in <= timedelta(0):
-        raise Invalid("a token that ends at once is of no use", next="name a time such as 90d")
-    if request.role not in access.ROLES:
-        known = ", ".join(sorted(access.ROLES))
-        raise Invalid(f"there is no role {request.role!r}", next=f"known: {known}")
+    values = _checked(request)
     text = mint()
     token = secrets.token_hex(8)
 
@@ -43,21 +42,54 @@ def create(desk: Desk, request: TokenRequest, *, actor: str) -> str:
         rows.insert(
             tx,
             {
+                **values,
                 "id": token,
-                "name": name,
                 "hash": digest(text),
                 "shown": text[:_SHOWN],
-                "role": request.role,
                 "created_by": actor,
                 "created_at": at,
                 "expires_at": None if request.expires_in is None else at + request.expires_in,
             },
         )
-        detail = {"token": token, "name": name, "role": request.role}
+        detail = {"token": token, **values}
         records.write_audit(tx, Deed(actor, "token.created", detail=detail), at=at)
 
     desk.store.once(work)
     return text
+
+
+def _checked(request: TokenRequest) -> dict[str, Any]:
+    name = names.name(request.name, "name of a token")
+    if name in _RESERVED:
+        raise Invalid(f"{name} is what manent calls itself", next="choose another name")
+    if request.expires_in is not None and request.expires_in <= timedelta(0):
+        raise Invalid("a token that ends at once is of no use", next="name a time such as 90d")
+    if request.role not in access.ROLES:
+        known = ", ".join(access.ROLES)
+        raise Invalid(f"there is no role {request.role!r}", next=f"known: {known}")
+    if request.kind not in (access.PERSON, access.SERVICE):
+        raise Invalid(f"{request.kind!r} is no kind of caller", next="use person or service")
+    return {
+        "name": name,
+        "role": request.role,
+        "kind": request.kind,
+        "groups": sorted({_group(one) for one in request.groups}),
+        "applications": list(_patterns(request.applications)),
+        "environments": list(_patterns(request.environments)),
+    }
+
+
+def _patterns(texts: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return access.patterns(texts)
+    except ValueError as error:
+        raise Invalid(str(error), next="write a name; * and ? stand for any characters") from error
+
+
+def _group(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > _LONGEST_GROUP:
+        raise Invalid(f"{text[:40]!r} is no name of a group", next="write one line of text")
+    return text.strip()
 
 
 def mint() -> str:
@@ -117,7 +149,14 @@ def authenticate(desk: Desk, text: str) -> Caller:
         with desk.store.read() as tx:
             row = rows.by_hash(tx, digest(text), at=tx.now())
         if row is not None:
-            return Caller(row.name, row.role)
+            return _caller(row)
     raise NotSignedIn(
         "the token is not valid", next="ask an administrator for a token, or sign in again"
+    )
+
+
+def _caller(row: rows.Token) -> Caller:
+    area = tuple(row.applications), tuple(row.environments)
+    return Caller(
+        row.name, (Grant(row.role, *area),), row.kind, groups=frozenset(row.groups), session=row.id
     )

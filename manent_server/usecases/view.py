@@ -230,10 +230,16 @@ def token(row: Token) -> dict[str, Any]:
         "name": row.name,
         "shown": row.shown,
         "role": row.role,
+        "kind": row.kind,
+        "groups": list(row.groups),
+        "applications": list(row.applications),
+        "environments": list(row.environments),
         "created_by": row.created_by,
         "created_at": instant(row.created_at),
         "expires_at": instant(row.expires_at),
         "revoked_at": instant(row.revoked_at),
+        "last_used_at": instant(row.last_used_at),
+        "last_used_from": row.last_used_from,
     }
 
 

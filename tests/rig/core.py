@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from manent_server import settings as configuration
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.engine.dispatch import Dispatcher, workflow_id
 from manent_server.engine.identity import Identity, identify
 from manent_server.engine.inspection import Delivery, deliveries
@@ -32,7 +32,8 @@ from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployRequest
 
-ADMIN = Caller("ann", "admin")
+ADMIN = Caller("ann", everywhere("admin"), "person")
+VIEWER = Caller("vic", everywhere("viewer"), "person")
 HOOKS = frozenset({"deploy", "rollback", "verify"})
 STALE_AFTER = timedelta(seconds=20)
 BEAT = timedelta(seconds=5)

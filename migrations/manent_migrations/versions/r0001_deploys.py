@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from manent_migrations import events, schedules
+from manent_migrations import access, events, schedules
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -32,7 +32,7 @@ def upgrade() -> None:
     _inventory(name, create)
     _workers(create)
     _marks(name, create)
-    _access(create)
+    access.create(create)
     _audit(name, create)
     schedules.create(name, create)
     events.create_tables(name, create)
@@ -348,31 +348,6 @@ def _marks(name: Naming, create: Create) -> None:
         flag("automatic"),
         refers("deploy", name.key("id", "deploys", on_delete="SET NULL"), null=True),
         sa.Index(name.index("marks_in_force"), "lifted_at", "expires_at"),
-    )
-
-
-def _access(create: Create) -> None:
-    create(
-        "tokens",
-        text("id", primary=True),
-        text("name"),
-        text("hash"),
-        text("shown"),
-        text("role"),
-        text("created_by"),
-        at("created_at", null=False),
-        at("expires_at"),
-        at("revoked_at"),
-        sa.UniqueConstraint("hash", name="manent_tokens_hash"),
-    )
-    create(
-        "keys",
-        text("principal", primary=True),
-        text("path", primary=True),
-        text("key", primary=True),
-        text("body_digest"),
-        text("subject"),
-        at("created_at", null=False),
     )
 
 

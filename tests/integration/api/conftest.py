@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from manent_server.api.app import create_app, create_probe_app
 from manent_server.api.calls import Calls
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import NotFound, NotSignedIn
 from manent_server.observability import log
 from manent_server.observability.metrics import Metrics
@@ -93,8 +93,8 @@ class FakeUsecases:
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.fail_with: Exception | None = None
         self.tokens = {
-            "admin-token": Caller("ann", "admin"),
-            "viewer-token": Caller("vic", "viewer"),
+            "admin-token": Caller("ann", everywhere("admin")),
+            "viewer-token": Caller("vic", everywhere("viewer")),
         }
         self.lines: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []

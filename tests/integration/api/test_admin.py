@@ -2,11 +2,11 @@
 
 from starlette.testclient import TestClient
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.usecases.requests import RecoverRequest
 from tests.integration.api.conftest import EXECUTORS, VIEWER, FakeUsecases
 
-ANN = Caller("ann", "admin")
+ANN = Caller("ann", everywhere("admin"))
 
 
 def test_what_is_empty_is_left_out_of_the_registry(client: TestClient) -> None:

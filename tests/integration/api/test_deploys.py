@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from manent_server.api.body import digest
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.deploy import Outcome, State
 from manent_server.domain.gates import OVERRIDABLE
 from manent_server.domain.marks import Sort
@@ -25,7 +25,7 @@ from manent_server.usecases.requests import (
 )
 from tests.integration.api.conftest import ADMIN, DEPLOY, FakeUsecases
 
-ANN = Caller("ann", "admin")
+ANN = Caller("ann", everywhere("admin"))
 PLACE = {"application": "shop", "environment": "production"}
 
 

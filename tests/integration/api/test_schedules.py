@@ -6,11 +6,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from manent_server.api.body import digest
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.usecases.requests import IdempotencyKey, ScheduleRequest
 from tests.integration.api.conftest import SCHEDULE, VIEWER, Connect, FakeUsecases
 
-ANN = Caller("ann", "admin")
+ANN = Caller("ann", everywhere("admin"))
 BODY = {
     "name": "nightly",
     "application": "shop",

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
 from manent_server.domain.errors import Conflict, NotAllowed
 from manent_server.store import work
 from manent_server.usecases import abandon, cancel, explain
 from manent_server.usecases.requests import AbandonRequest, CancelRequest
 from tests.integration.core.running import GOOD, Running
-from tests.rig.core import ADMIN, Core, long_ago
+from tests.rig.core import ADMIN, VIEWER, Core, long_ago
 
 
 def give_up(core: Core, deploy: str, *, force: bool = False) -> dict[str, Any]:
@@ -134,5 +133,8 @@ def test_a_viewer_may_not(core: Core):
     running = stuck(core)
     with pytest.raises(NotAllowed):
         abandon.abandon(
-            core.desk, running.deploy.id, AbandonRequest("no"), caller=Caller("vic", "viewer")
+            core.desk,
+            running.deploy.id,
+            AbandonRequest("no"),
+            caller=VIEWER,
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import (
     Conflict,
     Invalid,
@@ -29,7 +29,7 @@ from manent_server.usecases.requests import (
 )
 from manent_server.worker import jobs
 from tests.integration.core.running import good
-from tests.rig.core import ADMIN, Core
+from tests.rig.core import ADMIN, VIEWER, Core
 
 
 def ask(core: Core, request: DeployRequest, key: IdempotencyKey | None = None) -> dict[str, Any]:
@@ -84,10 +84,12 @@ def test_what_cannot_be_done_creates_nothing(
 
 def test_a_viewer_may_not_deploy(core: Core):
     with pytest.raises(NotAllowed):
-        submit.submit(core.desk, REQUEST, caller=Caller("vic", "viewer"))
+        submit.submit(core.desk, REQUEST, caller=VIEWER)
     with pytest.raises(NotAllowed):
         roll_back.roll_back(
-            core.desk, RollbackRequest("shop", "staging"), caller=Caller("vic", "viewer")
+            core.desk,
+            RollbackRequest("shop", "staging"),
+            caller=VIEWER,
         )
 
 
@@ -106,7 +108,7 @@ def test_a_repeated_key_is_one_deploy(core: Core):
     assert len(core.rows("deploys")) == 1
     with pytest.raises(KeyReused):
         ask(core, REQUEST, IdempotencyKey("k", "/deploys", "other"))
-    other = submit.submit(core.desk, REQUEST, caller=Caller("bob", "admin"), key=key)
+    other = submit.submit(core.desk, REQUEST, caller=Caller("bob", everywhere("admin")), key=key)
     assert len(core.rows("deploys")) == 2
     assert other["requested_by"] == "bob"
 

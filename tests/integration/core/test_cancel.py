@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import Conflict, KeyReused, NotAllowed, NotFound
 from manent_server.engine import prelude
 from manent_server.engine.prelude import Verdict
@@ -155,7 +155,7 @@ def test_a_deploy_that_ended_otherwise_cannot_be_cancelled(core: Core):
 def test_a_viewer_may_not_cancel(core: Core):
     deploy = core.submit()
     with pytest.raises(NotAllowed):
-        ask(core, deploy, caller=Caller("vic", "viewer"))
+        ask(core, deploy, caller=Caller("vic", everywhere("viewer")))
     assert core.deploy(deploy).cancel_requested_at is None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Invalid, NotAllowed, Refused
 from manent_server.domain.marks import Sort
@@ -203,7 +203,7 @@ def test_whoever_may_not_choose_the_place_in_the_queue_has_the_usual_one(
 
     few = frozenset({access.READ, access.DEPLOY})
     monkeypatch.setitem(access.ROLES, "few", few)  # type: ignore[arg-type]
-    dev = Caller("dev", "few")
+    dev = Caller("dev", everywhere("few"))
     request = DeployRequest("shop", "staging", "1", priority=5)
     with pytest.raises(NotAllowed, match="prioritise"):
         submit.submit(core.desk, request, caller=dev)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Invalid, NotAllowed, NotFound, Refused
 from manent_server.domain.marks import Sort
@@ -216,7 +216,7 @@ def test_a_rollback_passes_a_freeze_and_its_rules_decide(core: Core):
 
 
 def test_only_who_may_sets_and_lifts(core: Core):
-    viewer = Caller("vic", "viewer")
+    viewer = Caller("vic", everywhere("viewer"))
     for sort in Sort:
         with pytest.raises(NotAllowed):
             mark.put(core.desk, MarkRequest(sort, "x", version="1"), caller=viewer)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import NotAllowed, NotFound
 from manent_server.settings.values import NoticeRetry, Webhook
 from manent_server.store import notices as rows
@@ -225,7 +225,7 @@ def test_a_dead_notice_is_sent_again_on_a_persons_word(core: Core, board: Receiv
     delivered = sinks.resend(core.desk, dead["id"], caller=ADMIN)
     assert delivered["state"] == "delivered"  # only what is dead is sent again
     with pytest.raises(NotAllowed):
-        sinks.resend(core.desk, dead["id"], caller=Caller("vic", "viewer"))
+        sinks.resend(core.desk, dead["id"], caller=Caller("vic", everywhere("viewer")))
     with pytest.raises(NotFound):
         sinks.resend(core.desk, "nothing", caller=ADMIN)
     with pytest.raises(NotFound, match="there is no sink"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import NotFound, Refused
 from manent_server.domain.marks import Sort
 from manent_server.domain.promotion import Rule
@@ -116,4 +116,4 @@ def test_it_tells_the_place_in_the_queue(core: Core):
 
 def test_whoever_may_read_may_plan(core: Core):
     request = DeployRequest("shop", "staging", "2")
-    assert plan.plan(core.desk, request, caller=Caller("vic", "viewer"))["changes"]
+    assert plan.plan(core.desk, request, caller=Caller("vic", everywhere("viewer")))["changes"]

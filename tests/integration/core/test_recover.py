@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import Conflict, NotAllowed, NotFound
 from manent_server.engine import prelude
 from manent_server.engine.prelude import Verdict
@@ -17,7 +17,7 @@ from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, Core, long_ago
 
 SILENT = timedelta(minutes=2)
-BOB = Caller("bob", "admin")
+BOB = Caller("bob", everywhere("admin"))
 
 
 def ask(core: Core, executor: str = "w1", **more: Any) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def test_a_forced_worker_owns_nothing_any_more(core: Core):
 
 
 def test_a_viewer_may_look_and_not_recover(core: Core, lost: Running):
-    viewer = Caller("vic", "viewer")
+    viewer = Caller("vic", everywhere("viewer"))
     assert executors.executors(core.desk, caller=viewer)["executors"]
     with pytest.raises(NotAllowed):
         ask(core, caller=viewer)

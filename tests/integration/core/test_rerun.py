@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
 from manent_server.domain.errors import (
     Conflict,
     KeyReused,
@@ -33,7 +32,7 @@ from tests.integration.core.crew import (
     place,
 )
 from tests.integration.core.test_once import say
-from tests.rig.core import ADMIN, Core
+from tests.rig.core import ADMIN, VIEWER, Core
 from tests.rig.fake_runner import BAD, FakeRunner, HookEnd
 
 FIVE = (("t1", "t2", "t3", "t4", "t5"),)
@@ -349,7 +348,7 @@ def test_refusals(core: Core, hand: Hand):
     core.set(live, order_body=core.deploy(live).order_body | {"shape": 2})
     assert refusal(core, live, "deploy:web", Conflict).code == "order_shape_unknown"
     with pytest.raises(NotAllowed):
-        rerun.rerun(core.desk, live, RerunRequest("prepare"), caller=Caller("vic", "viewer"))
+        rerun.rerun(core.desk, live, RerunRequest("prepare"), caller=VIEWER)
 
 
 def test_what_a_later_sequence_has_overtaken_is_refused(core: Core, hand: Hand):

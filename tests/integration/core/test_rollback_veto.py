@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import Conflict, NotAllowed, Refused
 from manent_server.domain.marks import Sort
 from manent_server.usecases import mark, roll_back
@@ -64,4 +64,4 @@ def test_a_veto_needs_its_own_right(core: Core, monkeypatch: pytest.MonkeyPatch)
     few = frozenset({access.READ, access.ROLLBACK})
     monkeypatch.setitem(access.ROLES, "few", few)  # type: ignore[arg-type]
     with pytest.raises(NotAllowed, match="lock"):
-        roll_back.roll_back(core.desk, REQUEST, caller=Caller("dev", "few"))
+        roll_back.roll_back(core.desk, REQUEST, caller=Caller("dev", everywhere("few")))

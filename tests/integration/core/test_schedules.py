@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import sqlalchemy as sa
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import (
     Conflict,
     Invalid,
@@ -238,7 +238,7 @@ def test_what_waits_survives_a_reload(core: Core, made: Plans):
 def test_only_who_may_makes_one(made: Plans):
     for act in (schedule.schedule, pause.pause, pause.resume, pause.delete):
         with pytest.raises(NotAllowed):
-            act(made.desk, REQUEST, caller=Caller("vic", "viewer"))
+            act(made.desk, REQUEST, caller=Caller("vic", everywhere("viewer")))
 
 
 def test_a_key_is_one_schedule(core: Core, made: Plans):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import Conflict, NotAllowed
 from manent_server.domain.marks import Sort
 from manent_server.domain.promotion import Rule
@@ -106,4 +106,4 @@ def test_what_runs_or_has_ended_waits_for_nothing(core: Core):
 def test_it_needs_the_right_to_override(core: Core):
     deploy = core.submit(not_before=core.at() + timedelta(hours=1))
     with pytest.raises(NotAllowed, match="override"):
-        skip_wait.skip_wait(core.desk, deploy, REQUEST, caller=Caller("vic", "viewer"))
+        skip_wait.skip_wait(core.desk, deploy, REQUEST, caller=Caller("vic", everywhere("viewer")))

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid, NotAllowed, NotFound
 from manent_server.domain.marks import Sort
 from manent_server.observability.metrics import Metrics
@@ -13,7 +12,7 @@ from manent_server.usecases import mark, wake
 from manent_server.usecases.requests import IdempotencyKey, MarkRequest
 from manent_server.worker import jobs
 from tests.integration.core.running import Running
-from tests.rig.core import ADMIN, Core, long_ago
+from tests.rig.core import ADMIN, VIEWER, Core, long_ago
 
 
 def park(core: Core, deploy: str, *, due: bool = True, reason: str = "soak") -> None:
@@ -159,9 +158,9 @@ def test_a_lock_on_what_is_not_there_is_refused(core: Core):
 
 def test_a_viewer_may_not_lock(core: Core):
     with pytest.raises(NotAllowed):
-        mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=Caller("vic", "viewer"))
+        mark.put(core.desk, MarkRequest(Sort.LOCK, "audit"), caller=VIEWER)
     with pytest.raises(NotAllowed):
-        mark.lift(core.desk, Sort.LOCK, "x", caller=Caller("vic", "viewer"))
+        mark.lift(core.desk, Sort.LOCK, "x", caller=VIEWER)
 
 
 def test_a_repeated_key_sets_one_lock(core: Core):
