@@ -156,3 +156,47 @@ def test_the_page_names_every_event_and_type() -> None:
     for detail in ({}, {"replaces": "d0"}, {"kind": "rollback"}, {"outcome": "failed"}):
         kind = cdevents.cloud_event(ended(**detail), url=URL)["type"]
         assert f"`{kind}`" in page
+
+
+# What the schemas of 0.5 let stand in each object, and no more; * is required.
+FIELDS = {
+    "data": {"context*", "subject*", "customData", "customDataContentType"},
+    "context": {"specversion*", "id*", "source*", "type*", "timestamp*", "schemaUri", "chainId",
+                "links"},
+    "subject": {"id*", "source", "content*"},
+    "environment": {"id*", "source"},
+    "pipelinerun.queued": {"pipelineName", "uri"},
+    "pipelinerun.started": {"pipelineName", "uri"},
+    "pipelinerun.finished": {"pipelineName", "uri", "outcome", "errors"},
+    "service.deployed": {"environment*", "artifactId*"},
+    "service.upgraded": {"environment*", "artifactId*"},
+    "service.rolledback": {"environment*", "artifactId*"},
+}  # fmt: skip
+
+
+def demand_fields(found: dict[str, Any], of: str) -> None:
+    required = {name[:-1] for name in FIELDS[of] if name.endswith("*")}
+    allowed = {name.rstrip("*") for name in FIELDS[of]}
+    assert required <= found.keys() <= allowed, of
+    for name in found.keys() - {"context", "subject", "content", "environment", "customData"}:
+        assert isinstance(found[name], str), name
+        assert found[name], name
+
+
+@pytest.mark.parametrize("outcome", [*Outcome, "rollback", "first"])
+@pytest.mark.parametrize("name", ["deploy.requested", "deploy.started", "deploy.ended"])
+def test_a_standard_event_has_the_fields_its_schema_knows(name: str, outcome: str) -> None:
+    detail = {"outcome": outcome, "replaces": "d0", "error": {"message": "exit 1"}}
+    if outcome in ("rollback", "first"):
+        detail |= {"outcome": "deployed", "kind": outcome, "replaces": None}
+    body = cdevents.cloud_event({**ended(**detail), "type": name}, url=URL)
+    data = body["data"]
+    demand_fields(data, "data")
+    demand_fields(data["context"], "context")
+    demand_fields(data["subject"], "subject")
+    content = data["subject"]["content"]
+    demand_fields(content, body["type"].removeprefix("dev.cdevents.").removesuffix(".0.3.0"))
+    if "environment" in content:
+        demand_fields(content["environment"], "environment")
+    assert content.get("outcome", "error") in {"success", "failure", "cancel", "error"}
+    assert isinstance(data["customData"], dict)
