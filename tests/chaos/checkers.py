@@ -1,12 +1,13 @@
 """All checkers."""
 
-from tests.chaos import checkers_hooks, checkers_rows, checkers_words
+from tests.chaos import checkers_hooks, checkers_rows, checkers_time, checkers_words
 from tests.chaos.checker import Checker, Violation
 from tests.chaos.history import History
 
 CHECKERS: tuple[Checker, ...] = (
     *checkers_hooks.CHECKERS,
     *checkers_rows.CHECKERS,
+    *checkers_time.CHECKERS,
     *checkers_words.CHECKERS,
 )
 

@@ -113,6 +113,11 @@ def dispatch_of_the_ended() -> Iterator[Patch]:
     yield dispatcher, "dispatch", dispatch
 
 
+def no_word_on_an_instant() -> Iterator[Patch]:
+    """What became of an instant is not written down: nothing keeps it from coming again."""
+    yield _module("store.schedules"), "write_runs", lambda *_: None
+
+
 MUTATIONS: dict[str, Mutation] = {
     mutation.__name__: mutation
     for mutation in (
@@ -125,6 +130,7 @@ MUTATIONS: dict[str, Mutation] = {
         term_at_lease_end,
         guard_death_is_exit,
         dispatch_of_the_ended,
+        no_word_on_an_instant,
     )
 }
 

@@ -87,6 +87,7 @@ def _on(server: Postgres, play: Play, folder: Path) -> Result:
     stop = threading.Event()
     try:
         stage.open()
+        _plan(stage)
         clients = [_client(stage, name, play, stop) for name in APPLICATIONS]
         for client in clients:
             client.start()
@@ -111,6 +112,16 @@ def _on(server: Postgres, play: Play, folder: Path) -> Result:
         seconds,
         settled,
     )
+
+
+def _plan(stage: Stage) -> None:
+    """Automation beside the clients: what fires every minute, whatever happens meanwhile."""
+    for application, environment in (("ant", "stage"), ("bee", "prod")):
+        body = {
+            "name": f"each-{application}", "application": application,
+            "environment": environment, "cron": "* * * * *", "version": "0.300.ok",
+        }  # fmt: skip
+        assert stage.http("POST", "/schedules", json=body).status_code == 201
 
 
 def _client(stage: Stage, name: str, play: Play, stop: threading.Event) -> Client:
@@ -149,11 +160,13 @@ def _lacks(stage: Stage, nemesis: Nemesis) -> set[str]:
 
 
 def _settle(stage: Stage) -> float:
-    """Lift locks and wait until every deploy has ended; how long that took."""
+    """Delete schedules, lift locks and wait until every deploy has ended; how long that took."""
     began = now()
     while now() - began < _QUIET:
         stage.supervise()
         try:
+            for schedule in stage.get("/schedules")["items"]:
+                stage.http("DELETE", f"/schedules/{schedule['name']}")
             for lock in stage.get("/locks")["items"]:
                 stage.http("DELETE", f"/locks/{lock['id']}")
             if not _everything(stage, ["DELAYED", "ENQUEUED", "PENDING"]):

@@ -29,6 +29,8 @@ _WATCHED: dict[str, tuple[str, ...]] = {
     "executors": ("incarnation", "recovered_by", "stopped_at", "draining"),
     "leases": ("holder", "token"),
     "inventory": ("version", "state", "deploy"),
+    "schedules": ("deleted_at",),
+    "schedule_runs": ("result", "deploy"),
 }  # fmt: skip
 _MARK = tuple(Mark.__dataclass_fields__)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.chaos import checkers, history
 from tests.chaos.build import PLACE, Story, good
-from tests.chaos.history import Call, Fault, Line
+from tests.chaos.history import Call, Change, Fault, Line
 
 Spoil = Callable[[Story], None]
 
@@ -200,6 +200,41 @@ def a_crash(story: Story) -> None:
     story.history.exits.append({"name": "w1", "code": 1, "said": "Traceback"})
 
 
+def _instants(story: Story, *runs: tuple[str, str | None], until: str = "12:02:30") -> None:
+    """A schedule made at noon that ends at `until`, and what became of its minutes."""
+    day = "2027-06-01T"
+    story.row("schedules", 40.0, id="s", name="each", created_at=f"{day}12:00:10+00:00",
+              deleted_at=f"{day}{until}+00:00")  # fmt: skip
+    for at, deploy in runs:
+        result = "fired" if deploy else "missed"
+        run = {"schedule": "s", "at": f"{day}{at}:00+00:00", "result": result, "deploy": deploy}
+        story.history.changes.append(Change(900, 41.0, "schedule_runs", is_deletion=False, row=run))
+        if deploy:
+            story.deploy_row(
+                deploy, 41.0, "ENQUEUED", origin="schedule", ticket=None, incarnation=None
+            )
+
+
+def an_instant_without_a_word(story: Story) -> None:
+    _instants(story, ("12:01", "one"))
+
+
+def an_instant_twice(story: Story) -> None:
+    _instants(story, ("12:01", "one"), ("12:01", "two"), ("12:02", None))
+
+
+def an_instant_that_never_was(story: Story) -> None:
+    _instants(story, ("12:01", None), ("12:02", None), ("12:03", None))
+
+
+def automation_without_an_instant(story: Story) -> None:
+    story.deploy_row("nine", 41.0, "ENQUEUED", origin="schedule", ticket=None)
+
+
+def one_deploy_for_two_instants(story: Story) -> None:
+    _instants(story, ("12:01", "one"), ("12:02", "one"))
+
+
 SPOILT: dict[Spoil, str] = {
     another_deploy_beside: "I1",
     another_epoch_beside: "I1",
@@ -231,6 +266,11 @@ SPOILT: dict[Spoil, str] = {
     a_line_that_was_read_changes: "I11",
     a_lease_taken_early: "I13",
     a_token_that_stays: "I13",
+    an_instant_without_a_word: "I14",
+    an_instant_twice: "I14",
+    an_instant_that_never_was: "I14",
+    automation_without_an_instant: "I14",
+    one_deploy_for_two_instants: "I14",
     an_inventory_of_the_past: "I16",
     an_inventory_that_knows_too_much: "I16",
     taken_in_the_drain: "I17",
@@ -246,6 +286,14 @@ def test_a_spoilt_history_is_caught(spoil: Spoil) -> None:
     story = good()
     spoil(story)
     assert SPOILT[spoil] in complaints(story)
+
+
+def test_instants_that_fired_or_are_listed_are_well() -> None:
+    story = good()
+    _instants(story, ("12:01", "three"), ("12:02", None))
+    story.history.deploys.append({"id": "three", "schedule": {"name": "each"}, "state": "SUCCESS",
+                                  "reason": "each", "kind": "x", "targets": []})  # fmt: skip
+    assert complaints(story) == set()
 
 
 def test_a_history_can_be_kept(tmp_path) -> None:

@@ -15,6 +15,7 @@ from manent_server.plugins import protocol
 from manent_server.store import queue
 from tests.chaos import mutants
 from tests.chaos.conftest import OpenBench
+from tests.integration.core.planning import MINUTE, NOON, plans
 from tests.integration.core.running import Running
 from tests.integration.core.test_heartbeat import LEASE as LONG
 from tests.integration.core.test_heartbeat import Heart
@@ -134,6 +135,19 @@ def a_guard_dies_alone(scene: Scene) -> None:
         assert not hook.end().is_dead
 
 
+def an_instant_comes_again(scene: Scene) -> None:
+    """I14: a schedule whose next time was set back, as by a row that was restored."""
+    core = scene.core
+    made = plans(core)
+    made.make()
+    made.look(10 * MINUTE)
+    with core.store.write() as tx:
+        tx.connection.execute(sa.update(tx.tables.schedules).values(next_at=NOON + 10 * MINUTE))
+    made.look()
+    assert len(core.rows("deploys")) == 1
+    assert len(core.rows("schedule_runs")) == 1
+
+
 def _deaf_tree(bench: Bench, **more: object) -> tuple[Hook, list[int]]:
     file = bench.folder / "pids"
     hook = bench.start("tree", pids=str(file), stubborn=True, **more)
@@ -151,6 +165,7 @@ CAUGHT: dict[str, Callable[[Scene], None]] = {
     "term_at_lease_end": a_lease_ends,
     "guard_death_is_exit": a_guard_dies_alone,
     "dispatch_of_the_ended": an_ended_deploy_is_dispatched,
+    "no_word_on_an_instant": an_instant_comes_again,
 }
 
 
