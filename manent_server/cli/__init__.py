@@ -1,4 +1,4 @@
-"""`manent-server`: serve, init, check, migrate, token, admin.
+"""`manent-server`: serve, init, check, migrate, token, audit, admin.
 
 Each command imports what it needs when it runs: the server's libraries take a second to load,
 and most commands need few of them.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manent_server.cli import admin, token
+from manent_server.cli import admin, audit, token
 from manent_server.domain.errors import (
     ConfigurationError,
     Invalid,
@@ -37,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(token.app, name="token")
+app.add_typer(audit.app, name="audit")
 app.add_typer(admin.app, name="admin")
 
 Config = Annotated[

@@ -8,40 +8,29 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from manent_server.domain import events
 from manent_server.domain.events import Event
 from manent_server.domain.notice import NoticeState
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
-_SAME = ("id", "at", "actor", "deploy", "application", "environment", "detail")
+_SAME = ("id", "at", "actor", "deploy", "application", "environment")
 
 
-def write(tx: Transaction, deeds: Sequence[Mapping[str, Any]]) -> None:
-    """Write audit rows, and of those that are told also the event, in one way to the database.
+def insert(tx: Transaction, deeds: Sequence[Mapping[str, Any]]) -> None:
+    """Write the events of deeds that are told; they get their positions later.
 
     Args:
         tx: The transaction that does the deeds.
-        deeds: The columns of their audit rows.
+        deeds: The columns of their records, and `detail`.
     """
-    told = [deed for deed in deeds if events.is_told(deed["action"])]
-    if tx.dialect == "postgresql" and len(deeds) == len(told) == 1:
-        tx.connection.execute(_both(tx.tables), {f"of_{key}": told[0][key] for key in told[0]})
-        return
-    tx.connection.execute(tx.tables.audit.insert(), deeds)
-    if told:
-        rows = [{key: deed[key] for key in _SAME} | {"type": deed["action"]} for deed in told]
+    rows = [row(deed) for deed in deeds]
+    if rows:
         tx.connection.execute(tx.tables.events.insert(), rows)
 
 
-@cache
-def _both(tables: Tables) -> sa.Insert:
-    """One statement for the usual case: one deed, which is told."""
-    a, e = tables.audit, tables.events
-    given = {c.name: sa.bindparam(f"of_{c.name}", type_=c.type) for c in a.c}
-    written = a.insert().values(given).returning(*a.c).cte("written")
-    columns = [*(written.c[key] for key in _SAME), written.c.action]
-    return e.insert().from_select([*_SAME, "type"], sa.select(*columns))
+def row(deed: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a deed's event."""
+    return {key: deed[key] for key in (*_SAME, "detail")} | {"type": deed["action"]}
 
 
 def has_unnumbered(tx: Transaction) -> bool:

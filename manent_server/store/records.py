@@ -1,7 +1,6 @@
-"""Rows that accompany a decision: audit, idempotency keys, wakes, inventory."""
+"""Rows that accompany a decision: idempotency keys, wakes, inventory; and its record."""
 
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -10,57 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from manent_server.store import events
+from manent_server.store.audit import Deed, read_detail, write_audit, write_audits
 from manent_server.store.clean import clean
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
-
-@dataclass(frozen=True)
-class Deed:
-    """Who did what to which deploy, application and environment.
-
-    `id` is given where a repeated transaction has to find its own deed.
-    """
-
-    actor: str
-    action: str
-    deploy: str | None = None
-    application: str | None = None
-    environment: str | None = None
-    detail: Mapping[str, Any] | None = None
-    id: str | None = None
-
-
-def write_audit(tx: Transaction, deed: Deed, *, at: datetime) -> None:
-    """Record a deed in the transaction that does it."""
-    write_audits(tx, [deed], at=at)
-
-
-def write_audits(tx: Transaction, deeds: Sequence[Deed], *, at: datetime) -> None:
-    """Record deeds in the transaction that does them; listeners hear of them after its commit."""
-    rows = [
-        {
-            "id": deed.id or secrets.token_hex(16),
-            "at": at,
-            "actor": deed.actor,
-            "action": deed.action,
-            "deploy": deed.deploy,
-            "application": deed.application,
-            "environment": deed.environment,
-            "detail": clean(dict(deed.detail or {})),
-        }
-        for deed in deeds
-    ]
-    if rows:
-        events.write(tx, rows)
-
-
-def read_detail(tx: Transaction, audit: str) -> dict[str, Any] | None:
-    """The detail of one deed, None if it was not done."""
-    a = tx.tables.audit
-    found = tx.connection.execute(sa.select(a.c.detail).where(a.c.id == audit)).one_or_none()
-    return dict(found.detail) if found else None
+__all__ = ["Deed", "read_detail", "write_audit", "write_audits"]
 
 
 @dataclass(frozen=True)

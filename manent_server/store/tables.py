@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from manent_server.store import (
     access_tables,
+    audit_tables,
     deploy_tables,
     event_tables,
     schedule_tables,
@@ -28,6 +29,9 @@ class Tables:
     applications: sa.Table
     attempts: sa.Table
     audit: sa.Table
+    audit_chain: sa.Table
+    audit_positions: sa.Table
+    audit_waiting: sa.Table
     deploys: sa.Table
     environments: sa.Table
     events: sa.Table
@@ -65,6 +69,7 @@ def build(dialect: str) -> Tables:
         **work_tables.workers(meta, name),
         **work_tables.people(meta, name),
         **access_tables.access(meta, name),
+        **audit_tables.audit(meta, name),
         **schedule_tables.schedules(meta, name),
         **event_tables.events(meta, name),
         **event_tables.notices(meta, name),

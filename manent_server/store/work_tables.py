@@ -1,4 +1,4 @@
-"""Steps, attempts, logs and inventory; workers; people's marks and the record."""
+"""Steps, attempts, logs and inventory; workers; people's marks."""
 
 import sqlalchemy as sa
 
@@ -151,7 +151,7 @@ def workers(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
 
 
 def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
-    """Marks, and the record of who did what."""
+    """What people put in the way of deploys."""
     marks: list[sa.schema.SchemaItem] = [
         text("id", primary=True),
         # lock, freeze, hold, veto or stop
@@ -172,19 +172,4 @@ def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         ),
         index(name, "marks_in_force", ["lifted_at", "expires_at"]),
     ]
-    audit: list[sa.schema.SchemaItem] = [
-        text("id", primary=True),
-        at("at", null=False),
-        text("actor"),
-        text("action"),
-        text("deploy", null=True),
-        text("application", null=True),
-        text("environment", null=True),
-        json("detail"),
-        index(name, "audit_deploy", ["deploy"]),
-        index(name, "audit_at", ["at"]),
-    ]
-    return {
-        **table(meta, name, "marks", *marks),
-        **table(meta, name, "audit", *audit),
-    }
+    return {**table(meta, name, "marks", *marks)}

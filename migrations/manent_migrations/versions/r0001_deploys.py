@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from manent_migrations import access, events, schedules
+from manent_migrations import access, audit, events, schedules
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -33,7 +33,9 @@ def upgrade() -> None:
     _workers(create)
     _marks(name, create)
     access.create(create)
-    _audit(name, create)
+    audit.create_tables(name, create)
+    for guard in audit.guards(name):
+        op.execute(guard)
     schedules.create(name, create)
     events.create_tables(name, create)
     _engine(create)
@@ -348,22 +350,6 @@ def _marks(name: Naming, create: Create) -> None:
         flag("automatic"),
         refers("deploy", name.key("id", "deploys", on_delete="SET NULL"), null=True),
         sa.Index(name.index("marks_in_force"), "lifted_at", "expires_at"),
-    )
-
-
-def _audit(name: Naming, create: Create) -> None:
-    create(
-        "audit",
-        text("id", primary=True),
-        at("at", null=False),
-        text("actor"),
-        text("action"),
-        text("deploy", null=True),
-        text("application", null=True),
-        text("environment", null=True),
-        json("detail"),
-        sa.Index(name.index("audit_deploy"), "deploy"),
-        sa.Index(name.index("audit_at"), "at"),
     )
 
 

@@ -1,0 +1,167 @@
+"""The record of who did what: its text, its chain, and what can be wrong with it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+GENESIS: Final = "0" * 64
+"""What the first record is chained to."""
+CHECKPOINT: Final = "audit.checkpoint"
+"""The action of a record that signs the chain so far."""
+_HEAD: Final = ("id", "at", "actor", "action", "deploy", "application", "environment")
+_REST: Final = ("channel", "address", "detail", "before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What of a record stands in columns too, so that it can be found."""
+
+    id: str
+    at: datetime
+    actor: str
+    action: str
+    deploy: str | None
+    application: str | None
+    environment: str | None
+
+    def text(self) -> str:
+        """The beginning of the record's text, up to what stands in it alone."""
+        quoted = encode_basestring
+        found = (
+            f'{{"id":{quoted(self.id)},"at":"{instant(self.at)}"'
+            f',"actor":{quoted(self.actor)},"action":{quoted(self.action)}'
+        )
+        if self.deploy is not None:
+            found += f',"deploy":{quoted(self.deploy)}'
+        if self.application is not None:
+            found += f',"application":{quoted(self.application)}'
+        if self.environment is not None:
+            found += f',"environment":{quoted(self.environment)}'
+        return found
+
+    def begins(self, text: str) -> bool:
+        """Whether a record's text says the same as the columns."""
+        head = self.text()
+        if not text.startswith(head):
+            return False
+        rest = text[len(head) : len(head) + 16]
+        # A column that was emptied would leave its member behind.
+        return not rest.startswith((',"deploy":', ',"application":', ',"environment":'))
+
+
+def text(head: Head, rest: Mapping[str, Any]) -> str:
+    """The text of a record: members in one order, what they hold sorted; no member is null.
+
+    Args:
+        head: What stands in columns too.
+        rest: `channel`, `address`, `detail`, `before`, `after`, as far as there are.
+    """
+    members = [f'"{name}":{_dumped(rest[name])}' for name in _REST if rest.get(name) is not None]
+    return ",".join([head.text(), *members]) + "}"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The members of a record's text; those it has not are None."""
+    found: dict[str, Any] = dict.fromkeys((*_HEAD, *_REST))
+    return {**found, **json.loads(text)}
+
+
+def instant(at: datetime) -> str:
+    """An instant as records write it."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def link(previous: str, number: int, text: str) -> str:
+    """The hash of a record: of the hash before it, of its number and of its text, a line each."""
+    return hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Break:
+    """The first place where the record is not what was chained."""
+
+    kind: str
+    number: int | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """A place of the chain that somebody kept elsewhere."""
+
+    number: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One place of the chain, with the record it names; None if there is none."""
+
+    number: int
+    hash: str
+    head: Head | None
+    text: str | None
+
+
+class Walk:
+    """Goes along the chain from its beginning.
+
+    Args:
+        known: A place that must be in it.
+
+    Attributes:
+        number: Of the last record that was good.
+        hash: Its hash.
+    """
+
+    def __init__(self, known: Known | None = None) -> None:
+        self.number = 0
+        self.hash = GENESIS
+        self._known = known
+
+    def step(self, place: Link) -> Break | None:
+        """Go on by one; what is wrong there, if anything."""
+        wrong = self._hole(place) or self._wrong(place)
+        if wrong is not None:
+            return wrong
+        known = self._known
+        if known is not None and known.number == place.number and known.hash != place.hash:
+            detail = f"number {known.number} has another hash than the one that was kept"
+            return Break("rewritten", known.number, detail)
+        self.number, self.hash = place.number, place.hash
+        return None
+
+    def end(self) -> Break | None:
+        """What is wrong with where the chain ends, if anything."""
+        known = self._known
+        if known is None or known.number <= self.number:
+            return None
+        detail = f"the chain ends at number {self.number}, number {known.number} was in it"
+        return Break("cut", self.number + 1, detail)
+
+    def _hole(self, place: Link) -> Break | None:
+        if place.number == self.number + 1:
+            return None
+        first, last = self.number + 1, place.number - 1
+        named = f"number {first} is" if first == last else f"numbers {first} to {last} are"
+        return Break("hole", first, f"{named} missing from the chain")
+
+    def _wrong(self, place: Link) -> Break | None:
+        number = place.number
+        if place.head is None or place.text is None:
+            return Break("missing", number, f"the record of number {number} is gone")
+        if link(self.hash, number, place.text) != place.hash:
+            detail = f"number {number} has another text, or another hash, than it was chained with"
+            return Break("changed", number, detail)
+        if not place.head.begins(place.text):
+            detail = f"the columns of number {number} say something else than its text"
+            return Break("changed", number, detail)
+        return None

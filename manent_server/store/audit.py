@@ -1,0 +1,221 @@
+"""The record: written with its deed, numbered and chained after the commit, read and checked."""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.domain import audit
+from manent_server.domain import events as kinds
+from manent_server.domain.audit import Head, Link
+from manent_server.store import events
+from manent_server.store.clean import clean
+from manent_server.store.tables import Tables
+from manent_server.store.transaction import Transaction
+
+_COLUMNS = ("id", "at", "actor", "action", "deploy", "application", "environment")
+_EVENT = ("id", "at", "actor", "deploy", "application", "environment")
+
+
+@dataclass(frozen=True)
+class Deed:
+    """Who did what to which deploy, application and environment.
+
+    `id` is given where a repeated transaction has to find its own deed. `channel` and `address`
+    say which way it came; `before` and `after` what it changed.
+    """
+
+    actor: str
+    action: str
+    deploy: str | None = None
+    application: str | None = None
+    environment: str | None = None
+    detail: Mapping[str, Any] | None = None
+    id: str | None = None
+    channel: str | None = None
+    address: str | None = None
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+
+
+def write_audit(tx: Transaction, deed: Deed, *, at: datetime) -> None:
+    """Record a deed in the transaction that does it."""
+    write_audits(tx, [deed], at=at)
+
+
+def write_audits(tx: Transaction, deeds: Sequence[Deed], *, at: datetime) -> None:
+    """Record deeds in the transaction that does them; listeners hear of them after its commit."""
+    rows = [_row(deed, at) for deed in deeds]
+    told = [row for row in rows if kinds.is_told(row["action"])]
+    if tx.dialect == "postgresql" and len(rows) == len(told) == 1:
+        given = {f"of_{key}": value for key, value in rows[0].items()}
+        tx.connection.execute(_both(tx.tables), given)
+        return
+    if rows:
+        tx.connection.execute(_insert(tx.tables), rows)
+    events.insert(tx, told)
+
+
+def _row(deed: Deed, at: datetime) -> dict[str, Any]:
+    """The columns of a record, and what only its event needs."""
+    detail = clean(dict(deed.detail or {}))
+    values = clean(
+        {
+            "id": deed.id or secrets.token_hex(16),
+            "actor": deed.actor,
+            "action": deed.action,
+            "deploy": deed.deploy,
+            "application": deed.application,
+            "environment": deed.environment,
+        }
+    )
+    rest = {
+        "channel": deed.channel,
+        "address": deed.address,
+        "before": deed.before,
+        "after": deed.after,
+    }
+    head = Head(at=at, **values)
+    record = audit.text(head, {**clean(rest), "detail": detail or None})
+    return {**values, "at": at, "record": record, "detail": detail}
+
+
+@cache
+def _insert(tables: Tables) -> sa.Insert:
+    a = tables.audit
+    return a.insert().values({key: sa.bindparam(key) for key in (*_COLUMNS, "record")})
+
+
+@cache
+def _both(tables: Tables) -> sa.Insert:
+    """One statement for the usual case: one deed, which is told."""
+    a, e = tables.audit, tables.events
+    given = {key: sa.bindparam(f"of_{key}", type_=a.c[key].type) for key in (*_COLUMNS, "record")}
+    written = a.insert().values(given).returning(*(a.c[key] for key in _COLUMNS)).cte("written")
+    detail = sa.bindparam("of_detail", type_=e.c.detail.type)
+    columns = [*(written.c[key] for key in _EVENT), written.c.action, detail]
+    return e.insert().from_select([*_EVENT, "type", "detail"], sa.select(*columns))
+
+
+def read_detail(tx: Transaction, record: str) -> dict[str, Any] | None:
+    """The detail of one deed, None if it was not done."""
+    a = tx.tables.audit
+    found = tx.connection.execute(sa.select(a.c.record).where(a.c.id == record)).scalar()
+    return dict(audit.parse(found)["detail"] or {}) if found else None
+
+
+def has_waiting(tx: Transaction) -> bool:
+    """Whether some record waits for its number."""
+    return tx.connection.execute(_any_waiting(tx.tables)).first() is not None
+
+
+@cache
+def _any_waiting(tables: Tables) -> sa.Select[Any]:
+    return sa.select(tables.audit_waiting.c.entry).limit(1)
+
+
+def waiting_since(tx: Transaction) -> datetime | None:
+    """Since when the oldest record waits for its number."""
+    a, w = tx.tables.audit, tx.tables.audit_waiting
+    query = sa.select(a.c.at).join_from(w, a, a.c.entry == w.c.entry).order_by(w.c.entry).limit(1)
+    found: datetime | None = tx.connection.execute(query).scalar()
+    return found
+
+
+def waiting(tx: Transaction) -> int:
+    """How many records wait for their numbers."""
+    query = sa.select(sa.func.count()).select_from(tx.tables.audit_waiting)
+    return int(tx.connection.execute(query).scalar_one())
+
+
+def head(tx: Transaction) -> tuple[int, str]:
+    """The last number and its hash."""
+    found = tx.connection.execute(_head(tx.tables)).one_or_none()
+    return (found.number, found.hash) if found else (0, audit.GENESIS)
+
+
+@cache
+def _head(tables: Tables) -> sa.Select[Any]:
+    c = tables.audit_chain
+    return sa.select(c.c.number, c.c.hash).order_by(c.c.number.desc()).limit(1)
+
+
+def chain(tx: Transaction, *, limit: int) -> int:
+    """Number and chain committed records; only the holder of the lease may call it.
+
+    Whoever has read up to a number has seen everything below it: what commits later gets a
+    later one.
+
+    Returns:
+        How many those were.
+    """
+    a, c, w = tx.tables.audit, tx.tables.audit_chain, tx.tables.audit_waiting
+    # The lease keeps others away; the lock keeps away one whose lease has ended unseen.
+    query = sa.select(w.c.entry).order_by(w.c.entry).limit(limit).with_for_update()
+    entries = list(tx.connection.scalars(query))
+    if not entries:
+        return 0
+    texts = sa.select(a.c.entry, a.c.record).where(a.c.entry.in_(entries)).order_by(a.c.entry)
+    number, last = head(tx)
+    rows = []
+    for found in tx.connection.execute(texts):
+        number += 1
+        last = audit.link(last, number, found.record)
+        rows.append({"number": number, "entry": found.entry, "hash": last})
+    if rows:
+        tx.connection.execute(c.insert(), rows)
+    chained = [row["entry"] for row in rows]
+    tx.connection.execute(sa.delete(w).where(w.c.entry.in_(chained)))
+    return len(rows)
+
+
+def links(tx: Transaction, *, after: int, limit: int) -> Iterator[Link]:
+    """The chain from a number on, each place with its record."""
+    for row in tx.connection.execute(_links(tx.tables), {"after": after, "most": limit}):
+        # By place, not by name: a million of them are read.
+        number, given, text, *columns = row
+        yield Link(number, given, Head(*columns) if text is not None else None, text)
+
+
+@cache
+def _links(tables: Tables) -> sa.Select[Any]:
+    a, c = tables.audit, tables.audit_chain
+    return (
+        sa.select(c.c.number, c.c.hash, a.c.record, *(a.c[key] for key in _COLUMNS))
+        .join_from(c, a, a.c.entry == c.c.entry, isouter=True)
+        .where(c.c.number > sa.bindparam("after"))
+        .order_by(c.c.number)
+        .limit(sa.bindparam("most"))
+    )
+
+
+def stray(tx: Transaction) -> str | None:
+    """The id of a record that is neither chained nor waits for it; one that was slipped in."""
+    a, c, w = tx.tables.audit, tx.tables.audit_chain, tx.tables.audit_waiting
+    query = (
+        sa.select(a.c.id)
+        .join_from(a, c, c.c.entry == a.c.entry, isouter=True)
+        .join(w, w.c.entry == a.c.entry, isouter=True)
+        .where(c.c.entry.is_(None), w.c.entry.is_(None))
+        .order_by(a.c.entry)
+        .limit(1)
+    )
+    found: str | None = tx.connection.execute(query).scalar()
+    return found
+
+
+def vanished(tx: Transaction) -> int | None:
+    """The entry of a record that waits for its number and is gone."""
+    a, w = tx.tables.audit, tx.tables.audit_waiting
+    query = (
+        sa.select(w.c.entry)
+        .join_from(w, a, a.c.entry == w.c.entry, isouter=True)
+        .where(a.c.entry.is_(None))
+        .limit(1)
+    )
+    found: int | None = tx.connection.execute(query).scalar()
+    return found
