@@ -159,7 +159,8 @@ def _standings(row: Deploy, course: _Course) -> dict[str, Standing]:
     reached_by = course.begun(row, _acting(row))
     undone = course.begun(row, "rollback")
     found = {}
-    for target in row.order_body["targets"]:
+    # Also those an order that cannot be read does not name any more.
+    for target in dict.fromkeys((*row.order_body.get("targets", ()), *sorted(reached_by))):
         acting = steps.get(f"{_acting(row)}:{target}")
         verify = steps.get(f"verify:{target}")
         undo = steps.get(f"rollback:{target}") if row.kind != Kind.ROLLBACK else None

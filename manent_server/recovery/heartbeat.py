@@ -17,6 +17,7 @@ from manent_server.store.workers import Executor
 _log = logging.getLogger(__name__)
 _SOON = timedelta(milliseconds=500)
 _LEAST = timedelta(milliseconds=50)
+_PATIENCE = timedelta(seconds=5)
 
 
 class Heartbeat:
@@ -54,11 +55,11 @@ class Heartbeat:
         self._hold(boottime())
         self._thread.start()
 
-    def stop(self) -> None:
-        """Beat no more."""
+    def stop(self, *, patience: timedelta = _PATIENCE) -> None:
+        """Beat no more; a beat that is under way is waited for, as long as `patience`."""
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join(5)
+            self._thread.join(patience.total_seconds())
 
     def beat(self) -> None:
         """One heartbeat; what is no longer ours is killed.

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from manent_server.domain.deploy import State
 from manent_server.domain.errors import Unavailable
-from manent_server.domain.liveness import is_lost
 from manent_server.engine import inspection
 from manent_server.engine import version as versions
 from manent_server.engine.dispatch import workflow_id
@@ -26,7 +25,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor, LeaseLost
-from manent_server.usecases import cancel, put_back, vouch
+from manent_server.usecases import cancel, executors, put_back, vouch
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import OFFERED_AGAIN
 
@@ -95,10 +94,15 @@ class Reconciler:
             crew = {worker.id: worker for worker in workers.everyone(tx)}
             slots = {slot.deploy for slot in queue.slots(tx)}
             # What asks a person is gone on with by the answer alone.
-            rows = [row for row in rows if row.open_question is None]
+            rows = [row for row in rows if not self._is_asking(row)]
             waiting = [row for row in rows if row.executor is None and row.id in slots]
             wakes = {row.id: _goes_on(row, records.wake_of(tx, row.id)) for row in waiting}
             stranded = self._stranded(tx, [row for row in waiting if not wakes[row.id]])
+            silent = {
+                worker.id: worker.incarnation
+                for worker in crew.values()
+                if worker.stopped_at is None and not executors.is_alive(self.desk, worker, tx)
+            }
         held = [row for row in rows if row.id in slots]
         deliveries = self._deliveries(held)
         found = []
@@ -109,8 +113,18 @@ class Reconciler:
                 reason = "its version has no worker left"
             if reason is not None:
                 found.append(Finding(row, reason))
+            elif row.executor and silent.get(row.executor) == row.incarnation:
+                # With automatic recovery the watcher has it.
+                self._left_alone(row, "", f"waits for {row.executor}, which sends no heartbeat")
         self._unnamed = {k: v for k, v in self._unnamed.items() if k in {r.id for r in held}}
         return found
+
+    def _is_asking(self, row: Deploy) -> bool:
+        try:
+            return row.open_question is not None
+        except (AttributeError, LookupError, TypeError, ValueError):
+            self._say_once(row, "has a question that cannot be read: it is left alone")
+            return True
 
     def _stranded(self, tx: Transaction, rows: Sequence[Deploy]) -> set[str]:
         """Deploys that never ran and wait for a version nobody runs any more, though others could.
@@ -126,7 +140,7 @@ class Reconciler:
                 crews[row.pool] = workers.offering(
                     tx, pool=row.pool, stale_after=self.stale_after, at=tx.now()
                 )
-            crew, plugin = crews[row.pool], row.order_body["plugin"]
+            crew, plugin = crews[row.pool], row.order_body.get("plugin", "")
             able = versions.newest(crew, shape=row.order_shape, plugin=plugin)
             if able is not None and not versions.can_resume(row.workflow_version, crew):
                 found.add(row.id)
@@ -152,7 +166,8 @@ class Reconciler:
         reason = _reason_of_delivery(delivery, crew)
         owner = _owner(delivery, crew)
         if owner is not None and owner.stopped_at is not None:
-            return "dispatch taken by a stopped worker" if self._is_automatic else None
+            words = f"waits for {owner.id}, which took it from the queue and has stopped"
+            return self._left_alone(row, "dispatch taken by a stopped worker", words)
         return reason or (self._reason_of_silence(row, owner) if owner else None)
 
     def _reason_of_owner(self, row: Deploy, owner: Executor | None) -> str | None:
@@ -167,20 +182,22 @@ class Reconciler:
     def _reason_of_loss(self, row: Deploy, owner: Executor | None) -> str | None:
         """Why its owner will not go on; without automatic recovery some is left to a person."""
         if owner is None:
-            return self._left_alone(row, "executor unknown", "which the registry does not know")
+            words = f"waits for {row.executor}, which the registry does not know"
+            return self._left_alone(row, "executor unknown", words)
         if owner.incarnation != row.incarnation:
             return "incarnation replaced"
         if owner.recovered_by is not None:
             return "incarnation claimed"
         if owner.stopped_at is not None:
-            return self._left_alone(row, "incarnation stopped", "which has stopped")
+            words = f"waits for {owner.id}, which has stopped"
+            return self._left_alone(row, "incarnation stopped", words)
         return None
 
     def _left_alone(self, row: Deploy, reason: str, words: str) -> str | None:
         """The reason where automatic recovery is on; else it is said once and left alone."""
         if self._is_automatic:
             return reason
-        self._say_once(row, f"waits for {row.executor}, {words}")
+        self._say_once(row, words)
         return None
 
     def _say_once(self, row: Deploy, words: str) -> None:
@@ -213,8 +230,8 @@ class Reconciler:
                 return False
             if row.executor is not None and not self._is_free(tx, row):
                 return False
-            put_back.put_back(tx, self.desk, [row], words=f"dispatched anew: {finding.reason}")
-            return True
+            words = f"dispatched anew: {finding.reason}"
+            return not put_back.put_back(tx, self.desk, [row], words=words)
 
         return self.desk.store.once(repair)
 
@@ -232,22 +249,17 @@ class Reconciler:
         """Cancelled deploys that no living worker runs end here."""
         with self.desk.store.read() as tx:
             rows = deploys.cancelled(tx)
-            at = tx.now()
             crew = {worker.id: worker for worker in workers.everyone(tx)}
-        for row in rows:
-            owner = crew.get(row.executor) if row.executor else None
-            if owner is None or self._is_gone(owner, row, at):
-                self._try(self._conclude, Finding(row, "cancelled"))
+            left = [row for row in rows if self._is_left(tx, crew, row)]
+        for row in left:
+            self._try(self._conclude, Finding(row, "cancelled"))
 
-    def _is_gone(self, owner: Executor, row: Deploy, at: datetime) -> bool:
-        if owner.incarnation != row.incarnation or owner.recovered_by is not None:
+    def _is_left(self, tx: Transaction, crew: Mapping[str, Executor], row: Deploy) -> bool:
+        """Whether no living worker runs it."""
+        owner = crew.get(row.executor) if row.executor else None
+        if owner is None or owner.incarnation != row.incarnation:
             return True
-        return is_lost(
-            heartbeat_at=owner.heartbeat_at,
-            stopped_at=owner.stopped_at,
-            at=at,
-            stale_after=self.stale_after,
-        )
+        return owner.recovered_by is not None or not executors.is_alive(self.desk, owner, tx)
 
     def _end_attempts(self, tx: Transaction, row: Deploy) -> bool:
         """End the attempts a lost worker left that are over; False if one may live.

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from manent_server.domain.deploy import Phase
@@ -14,13 +15,16 @@ from manent_server.engine.identity import Identity
 from manent_server.engine.version import build
 from manent_server.plugins import lockfile
 from manent_server.store import deploys, work, workers
+from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.work import Attempt
 from manent_server.store.workers import Executor
+from manent_server.usecases import put_back
 
 _log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=2)
 _YOUNG = timedelta(seconds=10)
+_PATIENT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,15 @@ class Start:
         if not taken:
             return None
         ended = [self._end(tx, attempt, row) for attempt in left if self._is_over(attempt, at)]
-        resumed = [deploy.id for deploy in owned if deploy is not None and deploy.is_live]
-        for deploy in resumed:
-            self._dispatcher.dispatch(tx, deploy, phase=Phase.INTERRUPTED)
+        live = [deploy for deploy in owned if deploy is not None and deploy.is_live]
+        # One that cannot be dispatched keeps no worker from starting: the reconciler has it.
+        failed = put_back.one_by_one(tx, live, partial(self._dispatch, tx))
+        resumed = [deploy.id for deploy in live if deploy.id not in failed]
         return Resumed(resumed, ended)
+
+    def _dispatch(self, tx: Transaction, rows: Sequence[Deploy]) -> None:
+        for deploy in rows:
+            self._dispatcher.dispatch(tx, deploy.id, phase=Phase.INTERRUPTED)
 
     def _left(self, tx: Transaction) -> list[Attempt]:
         return work.open_attempts(tx, executor=self._identity.executor)
@@ -225,8 +234,12 @@ def has_stopped(row: Executor | None, attempt: Attempt) -> bool:
     return is_its and row is not None and row.stopped_at is not None
 
 
-def sign_off(store: Store, identity: Identity) -> None:
-    """Record the shutdown: the last thing a worker does."""
+def sign_off(store: Store, identity: Identity, *, patience: timedelta = _PATIENT) -> None:
+    """Record the shutdown: the last thing a worker does.
+
+    Raises:
+        Unavailable: The database did not answer for as long as `patience`.
+    """
 
     def work(tx: Transaction) -> None:
         at = tx.now()
@@ -234,7 +247,7 @@ def sign_off(store: Store, identity: Identity) -> None:
             tx, identity.executor, identity.incarnation, stopped_at=at, running=[], draining=False
         )
 
-    store.repeat(work, patience=timedelta(seconds=5))
+    store.repeat(work, patience=patience)
 
 
 def announce_drain(store: Store, identity: Identity) -> None:

@@ -160,6 +160,19 @@ def waiting_before(tx: Transaction, row: Deploy) -> list[Deploy]:
     return [deploys.of(found) for found in tx.connection.execute(query)]
 
 
+def lock_live(tx: Transaction, environment: str, applications: Collection[str]) -> None:
+    """Lock every live deploy of these applications there, in the order of ids."""
+    d = tx.tables.deploys
+    if not applications:
+        return
+    query = sa.select(d.c.id).where(
+        d.c.environment == environment,
+        d.c.application.in_(applications),
+        d.c.state.in_(deploys.LIVE_STATES),
+    )
+    tx.connection.execute(query.order_by(d.c.id).with_for_update()).all()
+
+
 def occupant(tx: Transaction, place: tuple[str, str]) -> str | None:
     """The deploy that has the place of (application, environment), else the next to get it."""
     d, s = tx.tables.deploys, tx.tables.slots

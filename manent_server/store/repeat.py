@@ -5,6 +5,7 @@ import random
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -17,6 +18,7 @@ _log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = timedelta(milliseconds=50)
 LONGEST_PAUSE: Final = timedelta(seconds=1)
+_REMEMBERED: Final = 32
 
 # Classes of SQLSTATE: connection, resources, operator, system.
 _OUTAGE_CLASSES: Final = ("08", "53", "57", "58")
@@ -117,13 +119,14 @@ class Outages:
         self._database = database
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._past: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
 
-    def began(self, error: BaseException) -> None:
-        """A transaction met an outage."""
+    def began(self, error: BaseException, *, since: float) -> None:
+        """A transaction met an outage; it was begun at `since`, a second of time.monotonic."""
         with self._lock:
             if self._since is not None:
                 return
-            self._since = time.monotonic()
+            self._since = since
         _log.warning(
             "%s does not answer, repeating until it does: %s", self._database, _cause(error)
         )
@@ -134,8 +137,17 @@ class Outages:
             return
         with self._lock:
             since, self._since = self._since, None
+            if since is not None:
+                self._past.append((since, time.monotonic()))
         if since is not None:
             _log.warning("%s answers again after %.1f s", self._database, time.monotonic() - since)
+
+    def within(self, last: float) -> float:
+        """How many of the last seconds the database is known not to have answered."""
+        now = time.monotonic()
+        with self._lock:
+            spans = [*self._past, *([] if self._since is None else [(self._since, now)])]
+        return sum(max(0.0, end - max(start, now - last)) for start, end in spans)
 
 
 def _cause(error: BaseException) -> str:
@@ -154,12 +166,13 @@ def until_answered(
     """Call `attempt` until it ends without a transient error; `Store.repeat` says more."""
     backoff = Backoff(patience)
     while True:
+        began = time.monotonic()
         try:
             result = attempt()
         except (sa.exc.SQLAlchemyError, NotAnswered) as error:
             if not is_transient(error):
                 raise
-            _note(error, outages)
+            _note(error, outages, began)
             if backoff.is_over or stop():
                 raise unavailable() from error
             backoff.wait()
@@ -168,8 +181,8 @@ def until_answered(
             return result
 
 
-def _note(error: Exception, outages: Outages) -> None:
+def _note(error: Exception, outages: Outages, began: float) -> None:
     if is_outage(error):
-        outages.began(error)
+        outages.began(error, since=began)
     else:
         _log.debug("a transaction is repeated: %s", _cause(error))

@@ -113,6 +113,14 @@ class Store:
         guarded._demand = demand  # noqa: SLF001 - of this very class
         return guarded
 
+    def unanswered(self, last: timedelta) -> timedelta:
+        """How much of the time up to now the database did not answer this process.
+
+        Args:
+            last: How far back to look.
+        """
+        return timedelta(seconds=self._outages.within(last.total_seconds()))
+
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """A transaction for reading; SQLite gives it one snapshot.

@@ -124,7 +124,7 @@ class Admission:
             reach = replace(reach, after=(rows[-1].priority, rows[-1].ticket or 0))
             for row in rows:
                 is_full = len(places) >= hall.environment.concurrency
-                version = offering.version(row)
+                version = self._version(tx, row, offering)
                 if is_full or row.application in busy or version is None:
                     continue
                 place = next(n for n in range(len(places) + 1) if n not in places)
@@ -142,9 +142,16 @@ class Admission:
         except Exception as error:
             if is_transient(error):
                 raise
-            _log.exception("deploy %s cannot be judged", row.id)
-            deploys.update(tx, row.id, phase=Phase.BLOCKED, blocked=type(error).__name__)
+            _block(tx, row, error)
             return False
+
+    def _version(self, tx: Transaction, row: Deploy, offering: "_Offers") -> str | None:
+        """By which version it can be begun now; an order that cannot be read blocks its own."""
+        try:
+            return offering.version(row)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            _block(tx, row, error)
+            return None
 
     def _take(self, tx: Transaction, hall: _Hall, deploy: str, berth: "_Berth") -> bool:
         """Give the head of the queue its place, unless its turn has passed."""
@@ -176,6 +183,14 @@ class Admission:
             return False
         ending = Ending(row.id, None, Outcome.SUPERSEDED, superseded_by=by)
         return closing.close(tx, ending)
+
+
+def _block(tx: Transaction, row: Deploy, error: Exception) -> None:
+    """Show that a deploy cannot be judged, once as long as its fault is the same."""
+    fault = type(error).__name__
+    if row.blocked != fault:
+        _log.error("deploy %s cannot be judged", row.id, exc_info=error)
+        deploys.update(tx, row.id, phase=Phase.BLOCKED, blocked=fault)
 
 
 def _given_up_by(tx: Transaction, row: Deploy) -> str | None:

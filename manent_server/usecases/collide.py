@@ -4,7 +4,9 @@ The policy is the newer one's, frozen in its order, and acts as soon as its gate
 rollback takes nobody's place and gives its own to nobody.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from manent_server.domain import gates
 from manent_server.domain.deploy import Kind, Outcome, Phase
@@ -15,9 +17,22 @@ from manent_server.engine.closing import Ending
 from manent_server.store import deploys, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
+from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Transaction
 
 ACTING = frozenset({LATEST, CANCEL_RUNNING})
+_log = logging.getLogger(__name__)
+
+
+def lock_rivals(tx: Transaction, environment: str, applications: Collection[str]) -> None:
+    """Lock what several newer deploys may end, in the order of ids, before anything is written.
+
+    Args:
+        tx: The transaction that holds the environment's row.
+        environment: Where.
+        applications: Of what.
+    """
+    queue.lock_live(tx, environment, applications)
 
 
 def make_room(tx: Transaction, row: Deploy, closed: Sequence[ClosedGate], facts: Facts) -> None:
@@ -41,19 +56,40 @@ def make_room(tx: Transaction, row: Deploy, closed: Sequence[ClosedGate], facts:
 def _supersede(tx: Transaction, row: Deploy, closed: Sequence[ClosedGate], facts: Facts) -> None:
     """Older ones that wait end; one that has its place is let run."""
     for older in queue.waiting_before(tx, row):
-        if older.kind == Kind.ROLLBACK:
-            continue
-        if gates.stands_before(closed, gates.closed(older.asked, facts)):
-            message = f"deploy {row.id} of {row.version} was asked for after it (latest)"
-            ending = Ending(
-                older.id,
-                None,
-                Outcome.SUPERSEDED,
-                actor=row.requested_by,
-                error={"code": "superseded", "message": message},
-                superseded_by=row.id,
-            )
-            closing.close(tx, ending)
+        if older.kind != Kind.ROLLBACK:
+            _alone(tx, older, partial(_take_place, tx, row, older, partial(_stands, closed, facts)))
+
+
+def _alone(tx: Transaction, older: Deploy, act: Callable[[], None]) -> None:
+    """One older deploy; one that cannot be judged or ended keeps no newer one back."""
+    try:
+        with tx.savepoint():
+            act()
+    except Exception as error:
+        if is_transient(error):
+            raise
+        _log.exception("deploy %s cannot make room for a newer one", older.id)
+
+
+def _stands(closed: Sequence[ClosedGate], facts: Facts, older: Deploy) -> bool:
+    return gates.stands_before(closed, gates.closed(older.asked, facts))
+
+
+def _take_place(
+    tx: Transaction, row: Deploy, older: Deploy, stands_before: Callable[[Deploy], bool]
+) -> None:
+    if not stands_before(older):
+        return
+    message = f"deploy {row.id} of {row.version} was asked for after it (latest)"
+    ending = Ending(
+        older.id,
+        None,
+        Outcome.SUPERSEDED,
+        actor=row.requested_by,
+        error={"code": "superseded", "message": message},
+        superseded_by=row.id,
+    )
+    closing.close(tx, ending)
 
 
 def _cancel_running(tx: Transaction, row: Deploy) -> None:
@@ -65,6 +101,10 @@ def _cancel_running(tx: Transaction, row: Deploy) -> None:
         return
     if running.kind == Kind.ROLLBACK or running.phase == Phase.ROLLING_BACK:
         return
+    _alone(tx, running, partial(_cancel, tx, row, running))
+
+
+def _cancel(tx: Transaction, row: Deploy, running: Deploy) -> None:
     reason = f"deploy {row.id} of {row.version} was asked for after it (cancel_running)"
     at = tx.now()
     deploys.update(

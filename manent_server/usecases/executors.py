@@ -139,11 +139,16 @@ def is_gone(tx: Transaction, desk: Desk, executor: str, incarnation: str) -> boo
 
 
 def is_alive(desk: Desk, row: Executor, tx: Transaction) -> bool:
-    """Whether it is not lost, by the database's clock."""
+    """Whether it is not lost: nothing may be taken from it.
+
+    Time in which the database did not answer does not count: no heartbeat can have come then, and
+    its hooks are at work perhaps.
+    """
+    at = tx.now()
     return not is_lost(
         heartbeat_at=row.heartbeat_at,
         stopped_at=row.stopped_at,
-        at=tx.now(),
+        at=at - desk.store.unanswered(at - row.heartbeat_at),
         stale_after=desk.settings().recovery.stale_after,
     )
 
@@ -154,7 +159,10 @@ def alive(row: Executor) -> Conflict:
     return Conflict(
         f"{row.id} is alive: its last heartbeat was at {seen}",
         code="executor_alive",
-        next="wait until it counts as lost (recovery.stale_after), or stop it",
+        next=(
+            "wait until it counts as lost (recovery.stale_after; while the database did not "
+            "answer does not count), or stop it"
+        ),
     )
 
 

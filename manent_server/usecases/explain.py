@@ -58,6 +58,8 @@ def _asked(row: Deploy) -> list[dict[str, Any]]:
 
 def _closed(tx: Transaction, row: Deploy) -> tuple[gates.ClosedGate, ...]:
     """What keeps it from starting, or from its next wave."""
+    if row.blocked is not None:
+        return ()  # nobody can say
     if _may_wait(row):
         return gates.closed(row.asked, facts.read(tx, row.environment, [row.asked]))
     wake = records.wake_of(tx, row.id) if row.state == State.PENDING else None
@@ -113,7 +115,9 @@ def _missing(row: Deploy, found: Sequence[Executor]) -> list[str]:
     """What no live worker of its pool has that the deploy needs."""
     if not found:
         return ["a live worker"]
-    plugin = row.order_body["plugin"]
+    plugin = row.order_body.get("plugin")
+    if plugin is None:
+        return ["an order that can be read"]
     able = [worker for worker in found if plugin in worker.plugins]
     if not able:
         return [f"plugin {plugin}"]

@@ -82,6 +82,8 @@ class Look:
     ) -> None:
         tx = self.tx
         opening = [row for row, closed in moving if closed == ()]
+        acting = {row.like.application for row in opening if common[row.like].acts}
+        collide.lock_rivals(tx, self.environment, acting)
         waiting.enqueue(tx, self.environment, opening)
         shown: dict[Phase, list[Waiting]] = {}
         for row, closed in moving:

@@ -8,7 +8,7 @@ done: what turns up later under a claimed incarnation is put back by the reconci
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -155,7 +155,7 @@ def take(tx: Transaction, desk: Desk, claim: Claim, taken: Sequence[Holding]) ->
     survey = _survey(tx, desk, claim, taken)
     _end_attempts(tx, claim, row, survey)
     free = [found.deploy for found in survey.found if found.is_free and found.why is None]
-    put_back.put_back(tx, desk, free, words=survey.words)
+    survey = survey.but(put_back.put_back(tx, desk, free, words=survey.words))
     answer = survey.answer()
     at = tx.now()
     deeds = [Deed(claim.actor, "executor.recovered", detail=answer, id=claim.id)]
@@ -211,6 +211,16 @@ class _Survey:
         """Why its deploys begin again elsewhere."""
         silence = _silence(self.silent_for, is_stopped=self.is_stopped)
         return f"taken over from {self.claim.executor}, {silence}, by {self.claim.by}"
+
+    def but(self, failed: Mapping[str, str]) -> "_Survey":
+        """The same, with what keeps some from being resumed after all: the reconciler has them."""
+        found = [
+            replace(one, why=failed[one.deploy.id], is_free=False)
+            if one.deploy.id in failed
+            else one
+            for one in self.found
+        ]
+        return replace(self, found=found) if failed else self
 
     def answer(self) -> dict[str, Any]:
         """What the person is told, and what the record keeps."""

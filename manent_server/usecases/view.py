@@ -88,8 +88,9 @@ def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
         "warnings": list(row.warnings or []),
         "links": dict(row.links) if row.links else None,
         "changes": list(row.changes) if row.changes else None,
-        "plugin": row.order_body["plugin"],
-        "targets": [name for wave in row.order_body["waves"] for name in wave],
+        # One order that cannot be read must not keep a page from being shown.
+        "plugin": row.order_body.get("plugin"),
+        "targets": [name for wave in row.order_body.get("waves", ()) for name in wave],
     }
 
 

@@ -17,7 +17,7 @@ from manent_server.engine.runtime import Runtime
 from manent_server.engine.shop import Shop
 from manent_server.recovery import start
 from manent_server.recovery.heartbeat import Heartbeat
-from manent_server.recovery.start import Start
+from manent_server.recovery.start import Resumed, Start
 from manent_server.recovery.watcher import Watcher
 from manent_server.store import deploys, work
 from manent_server.store.transaction import Transaction
@@ -48,7 +48,15 @@ class Crew:
             Unavailable: The process is to end.
         """
         self.shop.runner.start()
-        resumed = self.start.take(wait)
+        try:
+            # A COMMIT that took the row may have been left without an answer.
+            self._go(self.start.take(wait), wait)
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _go(self, resumed: Resumed, wait: Callable[[timedelta], bool]) -> None:
+        """What follows once the row is this worker's."""
         # At once: what comes next may take longer than a worker may be silent.
         self.heartbeat.start()
         # Everything an earlier start ran here is known dead now: its folders are nobody's.
@@ -59,6 +67,21 @@ class Crew:
         self.watch.start()
         self.runtime.launch(stop=lambda: wait(timedelta(0)))
         self.watcher.start()
+
+    def _give_up(self) -> None:
+        """A start that fails signs off too: nobody waits until its row is stale."""
+        self.refuse()
+        self.runtime.destroy(limit=timedelta(0))
+        for control in self.watch.controls():
+            control.disown(self.shop.runner)
+        self.watch.stop()
+        self.shop.runner.close()
+        self.runtime.wait_idle(_LAST_WORDS)
+        self.heartbeat.stop(patience=_LAST_WORDS)
+        try:
+            start.sign_off(self.shop.store, self.shop.identity, patience=_LAST_WORDS)
+        except Unavailable:
+            _log.warning("the database does not answer; the end of this start is not recorded")
 
     @property
     def is_fenced(self) -> bool:
@@ -107,9 +130,13 @@ class Crew:
     def _hand_back(self) -> None:
         """Deploys still busy outside of hooks, with a download perhaps: anybody may go on."""
         for control in self.watch.controls():
-            self.shop.store.repeat(
-                partial(self._hand_back_one, control=control), patience=timedelta(seconds=5)
-            )
+            hand_back = partial(self._hand_back_one, control=control)
+            try:
+                self.shop.store.repeat(hand_back, patience=timedelta(seconds=5))
+            except Unavailable:
+                raise
+            except Exception:  # noqa: BLE001 - logged whole; the shutdown is recorded all the same
+                _log.exception("deploy %s could not be handed back", control.deploy)
 
     def _hand_back_one(self, tx: Transaction, *, control: Control) -> None:
         row = deploys.lock(tx, control.deploy)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SEED = 20_261
 POINTS = 6
 # More than any deploy here sends: the last points lie behind its end.
-STATEMENTS = 70
+STATEMENTS = 140
 _STEPS = [("deploy", "a"), ("verify", "a")]
 
 

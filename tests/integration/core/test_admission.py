@@ -6,8 +6,9 @@ import pytest
 
 from manent_server.domain.marks import Sort
 from manent_server.store import queue
-from manent_server.usecases import mark
-from manent_server.usecases.requests import MarkRequest
+from manent_server.usecases import cancel, explain, inspect, mark
+from manent_server.usecases.admit import Admission
+from manent_server.usecases.requests import CancelRequest, DeployFilter, MarkRequest
 from tests.rig.core import ADMIN, Core, long_ago
 
 
@@ -217,19 +218,54 @@ def test_an_order_of_a_newer_build_waits_for_a_worker_that_knows_it(core: Core):
     assert other in core.slots()
 
 
-def test_a_failing_admission_does_not_undo_the_submit(core: Core, caplog: pytest.LogCaptureFixture):
-    """The order of what waits cannot be read: it is shown as queued, the new one is accepted."""
+def test_a_failing_admission_does_not_undo_the_submit(
+    core: Core, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """What waits is shown as queued, the new one is accepted."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("places")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Admission, "_fill", fail)
+        deploy = core.submit("news")
+        assert core.deploy(deploy).state == "ENQUEUED"
+        assert "admission to staging failed" in caplog.text
+        core.admission("staging")  # nor does it raise when it is a transaction of its own
+        assert core.slots() == []
+    core.admission("staging")
+    assert core.slots() == [deploy]
+
+
+def test_an_order_that_cannot_be_read_is_shown_and_blocks_no_other(
+    core: Core, caplog: pytest.LogCaptureFixture
+):
+    """It is said once, also while many rounds meet it, and goes on once it can be read."""
     core.submit("shop")
     broken = core.submit("mail")
     core.set(broken, order_body={"no": "plugin"})
     core.change_environment("staging", concurrency=3)
     deploy = core.submit("news")
-    assert core.deploy(deploy).state == "ENQUEUED"
-    assert "admission to staging failed" in caplog.text
-    core.admission("staging")  # nor does it raise when it is a transaction of its own
+    assert deploy in core.slots()
+    core.admission("staging")
+    row = core.deploy(broken)
+    assert (row.state, row.phase, row.blocked) == ("ENQUEUED", "blocked", "KeyError")
+    assert sum(broken in line for line in caplog.messages) == 1
+    assert "cannot be judged" in explain.explain(core.desk, broken)["summary"]
+    shown = inspect.deploys(core.desk, DeployFilter())["items"]
+    assert broken in [one["id"] for one in shown]
     core.set(broken, order_body=core.deploy(deploy).order_body)
     core.admission("staging")
-    assert {broken, deploy} <= set(core.slots())
+    assert broken in core.slots()
+    assert core.deploy(broken).blocked is None
+
+
+def test_a_deploy_whose_order_cannot_be_read_can_be_cancelled(core: Core):
+    """The way out needs no surgery on the database."""
+    core.submit("shop")
+    broken = core.submit("mail")
+    core.set(broken, order_body={})
+    assert cancel.cancel(core.desk, broken, CancelRequest(), caller=ADMIN)["state"] == "CANCELLED"
 
 
 def test_nothing_is_admitted_to_an_unknown_environment(core: Core):

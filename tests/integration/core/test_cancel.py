@@ -1,5 +1,6 @@
 """Cancel, in every state a deploy can be in."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,10 @@ from manent_server.domain.errors import Conflict, KeyReused, NotAllowed, NotFoun
 from manent_server.engine import prelude
 from manent_server.engine.prelude import Verdict
 from manent_server.store import records
-from manent_server.usecases import cancel, wake
-from manent_server.usecases.requests import CancelRequest, IdempotencyKey
+from manent_server.usecases import cancel, recover, wake
+from manent_server.usecases.requests import CancelRequest, IdempotencyKey, RecoverRequest
 from tests.integration.core.running import GOOD, Running
-from tests.rig.core import ADMIN, Core, long_ago
+from tests.rig.core import ADMIN, STALE_AFTER, Core, long_ago
 
 
 def ask(core: Core, deploy: str, *, rollback: bool = False, **more: Any) -> dict[str, Any]:
@@ -175,3 +176,36 @@ def test_a_repeated_key_cancels_once(core: Core):
     assert len(deeds) == 1
     with pytest.raises(KeyReused):
         ask(core, running.deploy.id, key=IdempotencyKey("k1", "/cancel", "other"))
+
+
+def silent_since_an_outage(core: Core, running: Running, *, seconds: float) -> None:
+    """The database was away until now; w1 sent its last heartbeat when that began."""
+    away = seconds - 1
+    outages = core.store._outages
+    outages.began(OSError("no route to host"), since=time.monotonic() - away)
+    outages.ended()
+    core.set_worker("w1", heartbeat_at=core.at() - timedelta(seconds=seconds))
+    running.hand_out(running.errand())
+
+
+def test_after_an_outage_a_cancel_takes_nothing_from_a_worker_that_could_not_be_heard(core: Core):
+    """I1, I19: without automatic recovery its hook is at work until its next heartbeat."""
+    running = Running(core)
+    silent_since_an_outage(core, running, seconds=STALE_AFTER.total_seconds() * 5)
+    answer = ask(core, running.deploy.id)
+    assert (answer["state"], answer["phase"]) == ("PENDING", "cancelling")
+    core.reconciler().round()
+    assert core.slots() == [running.deploy.id]
+    assert [one.ended_at for one in core.attempts(running.deploy.id)] == [None]
+    with pytest.raises(Conflict, match="is alive") as caught:
+        recover.recover(core.desk, RecoverRequest("w1"), caller=ADMIN)
+    assert "did not answer does not count" in (caught.value.next or "")
+
+
+def test_a_worker_that_was_silent_before_the_outage_is_lost_all_the_same(core: Core):
+    """B09, B12: only the outage itself does not count."""
+    running = Running(core)
+    silent_since_an_outage(core, running, seconds=STALE_AFTER.total_seconds() * 5)
+    core.set_worker("w1", heartbeat_at=core.at() - STALE_AFTER * 15)
+    assert ask(core, running.deploy.id)["state"] == "CANCELLED"
+    assert core.slots() == []

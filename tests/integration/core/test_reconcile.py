@@ -91,7 +91,7 @@ def test_with_automatic_recovery_nothing_is_left(
 
 @pytest.mark.parametrize("automatic", [False, True])
 def test_a_dispatch_a_stopped_worker_took_waits_for_automatic_recovery(
-    core: Core, *, automatic: bool
+    core: Core, caplog: pytest.LogCaptureFixture, *, automatic: bool
 ):
     """B140: just claimed, never begun: till then it counts as pending under its worker."""
     worker = core.worker()
@@ -101,7 +101,11 @@ def test_a_dispatch_a_stopped_worker_took_waits_for_automatic_recovery(
     if automatic:
         core.recover_automatically()
     found = ["dispatch taken by a stopped worker"] if automatic else []
-    assert list(reasons(core.reconciler()).values()) == found
+    reconciler = core.reconciler()
+    assert list(reasons(reconciler).values()) == found
+    reconciler.findings()
+    said = [line for line in caplog.messages if deploy in line and "waits for w1" in line]
+    assert len(said) == (0 if automatic else 1)
 
 
 def test_a_claimed_deploy_waits_for_a_worker_of_its_version(core: Core, running: Running):

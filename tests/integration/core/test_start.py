@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ import sqlalchemy as sa
 from manent_server.domain.errors import StartRefused, Unavailable
 from manent_server.engine.identity import Identity, identify
 from manent_server.recovery import start
+from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Offer, Start
 from manent_server.store import work, workers
+from manent_server.worker.crew import Crew
+from tests.integration.core.crew import Hand
 from tests.integration.core.running import Running
 from tests.rig.core import Core, long_ago
 
@@ -247,3 +251,36 @@ def test_an_attempt_handed_out_a_moment_ago_is_given_time(core: Core, tmp_path: 
         tx.connection.execute(tx.tables.attempts.update().values(handed_out_at=long_ago()))
     _, resumed = take(core)
     assert list(resumed.deploys) == [running.deploy.id]
+
+
+class Engine:
+    """An engine that cannot be launched, ever."""
+
+    def launch(self, **_: Any) -> None:
+        raise ValueError("its tables are another release's")
+
+    def destroy(self, **_: Any) -> None: ...
+
+    def wait_idle(self, _: timedelta) -> bool:
+        return True
+
+
+def test_a_launch_that_fails_for_good_signs_off(core: Core, tmp_path: Path):
+    """Nobody waits until its row is stale: the next start under the id is not kept out."""
+    identity = identify("w1")
+    hand = Hand(core, tmp_path, identity)
+    heart = Heartbeat(
+        core.store, hand.shop, hand.watch, every=timedelta(seconds=1), on_lost=lambda: None
+    )
+    begun: Any = SimpleNamespace(start=lambda: None, stop=lambda: None)
+    hand.shop.runner.start = hand.shop.runner.close = lambda: None  # type: ignore[method-assign]
+    engine: Any = Engine()
+    start = Start(core.store, core.dispatcher, identity, OFFER)
+    crew = Crew(hand.shop, hand.watch, start, heart, begun, engine, timedelta(0))
+    with pytest.raises(ValueError, match="another release"):
+        crew.begin(Waits())
+    assert row(core).stopped_at is not None
+    assert not heart._thread.is_alive()
+    wait = Waits()
+    take(core, wait=wait)
+    assert wait.total == timedelta(0)
