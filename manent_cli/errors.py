@@ -154,6 +154,21 @@ class TimeOver(Failure):
     exit_code = exit_codes.TIME_OVER
 
 
+class Unapproved(Failure):
+    """The deploy waits for approval, and the command does not."""
+
+    code = "awaits_approval"
+    exit_code = exit_codes.UNAPPROVED
+
+    def __init__(self, deploy: Mapping[str, Any], *, why: str) -> None:
+        address = str(deploy.get("id"))
+        super().__init__(
+            f"deploy {address} waits for approval; it goes on when it has it",
+            why=why,
+            next=f"manent approve {address}, then manent wait {address}",
+        )
+
+
 class Interrupted(Failure):
     """Somebody pressed Ctrl-C, or the process was told to end."""
 

@@ -11,6 +11,7 @@ DENIED: Final = 4
 REFUSED: Final = 5
 NOT_FOUND: Final = 6
 TIME_OVER: Final = 7
+UNAPPROVED: Final = 8
 CANCELLED: Final = 9
 CHANGES: Final = 10
 SUPERSEDED: Final = 11
@@ -27,6 +28,7 @@ MEANING: Final[Mapping[int, str]] = {
     REFUSED: "refused or rejected by policy",
     NOT_FOUND: "the named thing does not exist",
     TIME_OVER: "the waiting time is over; the deploy goes on",
+    UNAPPROVED: "`--no-wait-approval`: the deploy waits for approval, and goes on when it has it",
     CANCELLED: "the deploy was cancelled or abandoned",
     CHANGES: "`plan --exit-code`: the deploy would change something",
     SUPERSEDED: "the deploy was superseded by a later one",
@@ -68,6 +70,11 @@ def of_deploy(deploy: Mapping[str, Any], *, asked: str | None = None) -> int:
     if code == OK and asked is not None and deploy.get("version") != asked:
         return ERROR
     return code
+
+
+def awaits_approval(deploy: Mapping[str, Any]) -> bool:
+    """Whether people are asked to approve it, or are about to be."""
+    return deploy.get("phase") in {"resolving", "awaiting_approval"}
 
 
 def of_status(status: int) -> int:

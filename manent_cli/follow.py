@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from manent_cli import exit_codes
 from manent_cli.client import Client, segment
-from manent_cli.errors import DeployEnded, Failure, Interrupted, TimeOver
+from manent_cli.errors import DeployEnded, Failure, Interrupted, TimeOver, Unapproved
 from manent_cli.noun import deploy_row
 from manent_cli.pace import Deadline, insist
 from manent_cli.progress import Progress
@@ -26,10 +26,12 @@ class Wish:
     Args:
         version: The version that was asked for; an end with another one is no success.
         is_told: Whether steps and log are told, or only states.
+        awaits_approval: Whether it is waited for while people are asked.
     """
 
     version: str | None = None
     is_told: bool = True
+    awaits_approval: bool = True
 
 
 def _newest(steps: Sequence[Object]) -> list[Object]:
@@ -60,6 +62,7 @@ class Follower:
 
         Raises:
             TimeOver: It had not by the end of the waiting time.
+            Unapproved: It waits for approval, which is not waited for.
         """
         delay = 0.0
         while True:
@@ -67,6 +70,8 @@ class Follower:
             if exit_codes.has_ended(self.last):
                 return self._end()
             changed = self.progress.deploy(self.last)
+            if not self._wish.awaits_approval and exit_codes.awaits_approval(self.last):
+                raise Unapproved(self.last, why=self._explained())
             changed = self._tell() or changed
             delay = self._next(delay, changed=changed)
             self.progress.heartbeat(self._reason())
@@ -165,6 +170,7 @@ def finish(session: Session, address: str, wish: Wish, *, deadline: Deadline) ->
 
     Raises:
         TimeOver: The waiting time is over.
+        Unapproved: It waits for approval, which is not waited for.
         Interrupted: Somebody pressed Ctrl-C; the deploy goes on.
     """
     follower = Follower(session, address, wish, deadline=deadline)
@@ -177,7 +183,7 @@ def finish(session: Session, address: str, wish: Wish, *, deadline: Deadline) ->
                 f"no longer waiting; deploy {address} goes on",
                 next=f"manent wait {address}, or manent cancel {address}",
             ) from error
-        except TimeOver:
+        except (TimeOver, Unapproved):
             _print_last(session, follower)
             raise
 

@@ -31,6 +31,13 @@ class Waiting(Options):
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Do not wait for the end of the deploy.")
     ] = False
+    no_wait_approval: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait-approval",
+            help="Do not wait for people's approval: exit 8 where it is asked.",
+        ),
+    ] = False
     timeout: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Wait at most so long; the deploy goes on."),
@@ -283,7 +290,7 @@ def ask_and_wait(
     if session.has_bare_names:
         # At once, so that a script has it even if the wait is cut short.
         print_deploy(session, accepted)
-    wish = Wish(version=version)
+    wish = Wish(version=version, awaits_approval=not given.no_wait_approval)
     ended = finish(session, accepted["id"], wish, deadline=deadline)
     if not session.has_bare_names:
         print_deploy(session, ended)

@@ -13,6 +13,7 @@ from starlette.routing import Match
 
 from manent_server.api import (
     admin,
+    approvals,
     deploys,
     events,
     logs,
@@ -38,6 +39,7 @@ ROUTERS = (
     logs.router,
     places.router,
     marks.router,
+    approvals.router,
     schedules.router,
     events.router,
     notices.router,

@@ -31,12 +31,13 @@ OutcomeName = Literal[
     "rollback_failed",
     "poisoned",
     "cancelled",
+    "rejected",
     "expired",
     "superseded",
     "abandoned",
 ]
 
-GateName = Literal["outdated", "freeze", "hold", "lock", "promotion", "soak", "window"]
+GateName = Literal["approval", "outdated", "freeze", "hold", "lock", "promotion", "soak", "window"]
 
 
 class Body(BaseModel):

@@ -7,13 +7,16 @@ from typing import Any
 from manent_server.usecases import (
     abandon,
     cancel,
+    decide,
     explain,
     health,
+    inbox,
     inspect,
     listen,
     pause,
     promote,
     recover,
+    regate,
     roll_back,
     skip_wait,
     submit,
@@ -47,6 +50,10 @@ class Calls:
     retry: Call = retrying.retry
     rerun: Call = rerunning.rerun
     rerun_plan: Call = rerunning.plan
+    approvals: Call = inbox.approvals_of
+    approval: Call = inbox.one
+    decide: Call = decide.decide
+    regate: Call = regate.regate
     mark: Call = marking.put
     lift: Call = marking.lift
     marks: Call = marking.standing

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from manent_server.api import plan_shapes, shapes
+from manent_server.api.approval_bodies import RegateBody
 from manent_server.api.bodies import (
     AbandonBody,
     CancelBody,
@@ -31,6 +32,7 @@ from manent_server.usecases.requests import (
     DeployFilter,
     DeployRequest,
     PromotionRequest,
+    RegateRequest,
     RerunRequest,
     RollbackRequest,
     SkipRequest,
@@ -152,6 +154,13 @@ def skip_wait(address: Address, body: SkipBody, asked: Asked, key: Key) -> Any:
     """End a wait for time: `not_before`, the soak of a promotion, the soak between waves."""
     request = SkipRequest(reason=body.reason)
     return asked.calls.skip_wait(asked.desk, address, request, caller=asked.caller, key=key)
+
+
+@router.post(f"{_ONE}/regate", response_model=shapes.Deploy, openapi_extra=needs(OVERRIDE))
+def regate(address: Address, body: RegateBody, asked: Asked, key: Key) -> Any:
+    """Let a deploy that waits take the rules of today: approvals, promotion, collision."""
+    request = RegateRequest(reason=body.reason)
+    return asked.calls.regate(asked.desk, address, request, caller=asked.caller, key=key)
 
 
 @router.post(f"{_ONE}/abandon", response_model=shapes.Deploy, openapi_extra=needs(CANCEL))

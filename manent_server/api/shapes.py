@@ -51,6 +51,16 @@ class Question(Shape):
     reason: str | None = None
 
 
+class Approval(Shape):
+    """How far the approval of a deploy came: resolving, asked, given, bypassed or passed."""
+
+    stage: str
+    digest: str | None = None
+    rules: list[str] = []
+    bypassed_by: str | None = None
+    reason: str | None = None
+
+
 class Instant(Shape):
     """The schedule that asked for a deploy, and the instant it was asked for."""
 
@@ -95,6 +105,7 @@ class Deploy(Shape):
     promoted_from: str | None = None
     cancel: Cancellation | None = None
     question: Question | None = None
+    approval: Approval | None = None
     error: Failure | None = None
     superseded_by: str | None = None
     schedule: Instant | None = None

@@ -17,6 +17,8 @@ class State(StrEnum):
 class Phase(StrEnum):
     """What a live deploy does or waits for within its state."""
 
+    RESOLVING = "resolving"
+    AWAITING_APPROVAL = "awaiting_approval"
     SCHEDULED = "scheduled"
     STOPPED = "stopped"
     VETOED = "vetoed"
@@ -48,6 +50,7 @@ class Outcome(StrEnum):
     ROLLBACK_FAILED = "rollback_failed"
     POISONED = "poisoned"
     CANCELLED = "cancelled"
+    REJECTED = "rejected"
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
     ABANDONED = "abandoned"
@@ -68,7 +71,13 @@ OUTCOMES = {
         {Outcome.FAILED, Outcome.ROLLED_BACK, Outcome.ROLLBACK_FAILED, Outcome.POISONED}
     ),
     State.CANCELLED: frozenset(
-        {Outcome.CANCELLED, Outcome.EXPIRED, Outcome.SUPERSEDED, Outcome.ABANDONED}
+        {
+            Outcome.CANCELLED,
+            Outcome.REJECTED,
+            Outcome.EXPIRED,
+            Outcome.SUPERSEDED,
+            Outcome.ABANDONED,
+        }
     ),
 }
 MOVES = {

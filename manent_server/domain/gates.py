@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
-from manent_server.domain import promotion, windows
+from manent_server.domain import approval, awaiting, promotion, windows
+from manent_server.domain.awaiting import Stage, Standing
 from manent_server.domain.deploy import Kind, Phase
 from manent_server.domain.marks import Mark, Sort
 from manent_server.domain.promotion import Rule, Run
@@ -18,7 +19,8 @@ from manent_server.domain.rules import REFUSE, WAVE, Rules
 OUTDATED = "outdated"
 PROMOTION = "promotion"
 SOAK = "soak"
-OVERRIDABLE = (OUTDATED, "freeze", "hold", "lock", PROMOTION, SOAK, "window")
+APPROVAL = approval.GATE
+OVERRIDABLE = (APPROVAL, OUTDATED, "freeze", "hold", "lock", PROMOTION, SOAK, "window")
 """What the person who asks for a deploy may pass by name; a stop and a veto are lifted instead."""
 
 
@@ -28,7 +30,8 @@ class Asked:
 
     `is_automatic`: no person or pipeline asked for it. `override`: the gates that are passed on
     its requester's word. `is_return`: a rollback to what ran before, not to a named version.
-    `promotion`: the rule it was accepted under; `sha256` the digest it is pinned to.
+    `promotion`: the rule it was accepted under; `sha256` the digest it is pinned to;
+    `approval`: where its approval stands, None if nobody is asked; `id` is None before it has one.
     """
 
     application: str
@@ -43,6 +46,8 @@ class Asked:
     override: frozenset[str] = frozenset()
     sha256: str | None = None
     promotion: Rule | None = None
+    approval: Standing | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class ClosedGate:
     """One reason: which gate, since when, when or by whom it opens.
 
     `is_final`: neither time nor a person's decision on this deploy opens it, so a request that
-    meets it is refused.
+    meets it is refused. `look_at`: when time will have done something other than open it.
     """
 
     gate: str
@@ -77,6 +82,7 @@ class ClosedGate:
     command: str | None
     detail: str
     is_final: bool = False
+    look_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Judgement:
 def judge(asked: Asked, facts: Facts) -> Judgement:
     """Which gates are closed for a deploy that has not begun."""
     found = _all(asked, facts)
-    through = _let_through(asked, facts.rules)
+    through = let_through(asked, facts.rules)
     return Judgement(
         tuple(gate for gate in found if gate.gate not in through),
         tuple(gate for gate in found if gate.gate in through),
@@ -117,7 +123,7 @@ def stopping(asked: Asked, facts: Facts) -> tuple[ClosedGate, ...]:
     sorts = {Sort.STOP, Sort.LOCK}
     if facts.rules.freeze_running == WAVE:
         sorts.add(Sort.FREEZE)
-    through = _let_through(asked, facts.rules)
+    through = let_through(asked, facts.rules)
     return tuple(
         _marked(mark)
         for mark in _binding(asked, facts)
@@ -136,19 +142,47 @@ def opens_at(gates: Sequence[ClosedGate]) -> datetime | None:
     return min(instants, default=None)
 
 
-def _let_through(asked: Asked, rules: Rules) -> frozenset[str]:
+def looks_at(gates: Sequence[ClosedGate]) -> datetime | None:
+    """The earliest instant at which time alone may have changed something about them."""
+    instants = [gate.look_at for gate in gates] + [opens_at(gates)]
+    return min((one for one in instants if one is not None), default=None)
+
+
+def let_through(asked: Asked, rules: Rules) -> frozenset[str]:
     """Gates that are passed: on the requester's word, or because it takes a bad version away."""
     return asked.override | frozenset(rules.rollback_passes if asked.is_return else ())
 
 
 def _all(asked: Asked, facts: Facts) -> list[ClosedGate]:
-    found = [*timer(asked.not_before, at=facts.at, since=asked.requested_at)]
+    found = [*unapproved(asked.approval, asked.id)]
+    found += timer(asked.not_before, at=facts.at, since=asked.requested_at)
     found += [_marked(mark) for mark in _binding(asked, facts)]
     if facts.shut is not None:
         found.append(_outside(asked.environment, facts.shut))
     if asked.promotion is not None:
         found += _unproven(asked, asked.promotion, facts)
     return found
+
+
+def unapproved(standing: Standing | None, deploy: str | None) -> tuple[ClosedGate, ...]:
+    """The gate that people open; before all others: it says what somebody has to do."""
+    if standing is None or standing.stage == Stage.GIVEN:
+        return ()
+    is_asked = standing.stage == Stage.ASKED
+    rules = [ask.rule for ask in standing.asks if not ask.verdict.is_met]
+    who = "; ".join(dict.fromkeys(approval.may(rule) for rule in rules))
+    return (
+        ClosedGate(
+            gate=APPROVAL,
+            phase=Phase.AWAITING_APPROVAL if is_asked else Phase.RESOLVING,
+            closed_since=standing.since,
+            opens_at=None,
+            opened_by=(who or "approvers") if is_asked else "a worker",
+            command=f"manent approve {deploy}" if is_asked and deploy else None,
+            detail=awaiting.detail(standing),
+            look_at=standing.look_at,
+        ),
+    )
 
 
 _ORDER = (Sort.STOP, Sort.VETO, Sort.LOCK, Sort.FREEZE, Sort.HOLD)
@@ -317,8 +351,10 @@ def _opens_no_later(mine: ClosedGate, theirs: ClosedGate) -> bool:
 
 
 def refusing(gates: Sequence[ClosedGate], *, if_blocked: str) -> tuple[ClosedGate, ...]:
-    """Those for which a request is refused: the final ones, or all where nobody wants to wait."""
-    return tuple(gates) if if_blocked == REFUSE else finally_closed(gates)
+    """Those for which a request is refused: the final ones, or all but an approval."""
+    if if_blocked != REFUSE:
+        return finally_closed(gates)
+    return tuple(gate for gate in gates if gate.gate != APPROVAL)
 
 
 def finally_closed(gates: Iterable[ClosedGate]) -> tuple[ClosedGate, ...]:

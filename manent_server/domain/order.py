@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from manent_server.domain import promotion
+from manent_server.domain import approval, promotion
 from manent_server.domain.promotion import Rule
 
 SHAPE = 1
 # What admission alone reads: no worker walks differently for it.
-OF_ADMISSION = frozenset({"returns", "collision", "promotion"})
+OF_ADMISSION = frozenset({"returns", "collision", "promotion", "approvals"})
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Order:
     they are visited; on targets `once` names, `deploy` and `rollback` must not happen twice;
     `pauses`: a step that has used up its tries waits for a person; `returns`: it is a rollback to
     what ran before, not to a version somebody named; `collision`: what happens when it meets
-    another deploy of its application there; `promotion`: what its version had to show first.
+    another deploy of its application there; `promotion`: what its version had to show first;
+    `approvals`: who has to agree before it may start.
     """
 
     plugin: str
@@ -77,6 +78,7 @@ class Order:
     returns: bool = False
     collision: str = "queue"
     promotion: Rule | None = None
+    approvals: tuple[approval.Rule, ...] = ()
     shape: int = SHAPE
 
 
@@ -113,6 +115,7 @@ def dump(order: Order) -> dict[str, Any]:
         "returns": order.returns,
         "collision": order.collision,
         "promotion": promotion.dump(order.promotion),
+        "approvals": approval.dump(order.approvals),
     }
 
 
@@ -154,6 +157,7 @@ def load(body: Mapping[str, Any]) -> Order:
         returns=body.get("returns", False),
         collision=body.get("collision", "queue"),
         promotion=promotion.load(body.get("promotion")),
+        approvals=approval.load(body.get("approvals")),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from manent_server.domain import promotion
+from manent_server.domain import approval, promotion
 from manent_server.domain.promotion import Rule
 from manent_server.domain.windows import Window
 
@@ -29,7 +29,7 @@ class Rules:
 
     `if_blocked`: what becomes of a request that meets a closed gate; `collision`: of one that
     meets another deploy of its application. `promotion`: what a version has to show first;
-    `auto_promote`: whatever shows it is taken up.
+    `auto_promote`: whatever shows it is taken up. `approvals`: who has to agree first.
     """
 
     windows: tuple[Window, ...] = ()
@@ -39,6 +39,7 @@ class Rules:
     collision: str = QUEUE
     promotion: Rule | None = None
     auto_promote: bool = False
+    approvals: tuple[approval.Rule, ...] = ()
 
 
 def dump(rules: Rules) -> dict[str, Any]:
@@ -60,6 +61,7 @@ def dump(rules: Rules) -> dict[str, Any]:
         "collision": rules.collision,
         "promotion": promotion.dump(rules.promotion),
         "auto_promote": rules.auto_promote,
+        "approvals": approval.dump(rules.approvals),
     }
 
 
@@ -83,4 +85,5 @@ def load(body: Mapping[str, Any]) -> Rules:
         collision=body.get("collision", default.collision),
         promotion=promotion.load(body.get("promotion")),
         auto_promote=body.get("auto_promote", default.auto_promote),
+        approvals=approval.load(body.get("approvals")),
     )

@@ -11,7 +11,7 @@ from manent_server.domain.deploy import LOCKING, Kind, Outcome, state_of
 from manent_server.domain.inventory import Change, Knowledge, Standing
 from manent_server.domain.marks import Mark, Sort
 from manent_server.engine import clearance
-from manent_server.store import deploys, marks, queue, records, work
+from manent_server.store import approvals, deploys, marks, queue, records, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed, Stock
 from manent_server.store.transaction import Transaction
@@ -67,6 +67,10 @@ def close(tx: Transaction, ending: Ending) -> bool:
     _skip_steps(tx, row, course, at)
     queue.free_slot(tx, row.id)
     records.unwake(tx, row.id)
+    if row.approval is not None:
+        is_late = ending.outcome == Outcome.EXPIRED
+        state = approvals.EXPIRED if is_late else approvals.ENDED
+        approvals.close(tx, row.id, state, at=at)
     for change in inventories.changes(_standings(row, course)):
         records.write_stock(tx, _stock(row, course, change, at))
     _mark(tx, row, ending.outcome, at)

@@ -15,7 +15,7 @@ from manent_server.engine.control import Control, Watch
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.passage import Passage
 from manent_server.engine.prelude import Claim, Start, Verdict, begin
-from manent_server.engine.run import Asked, Parked, Run
+from manent_server.engine.run import Asked, GivenBack, Parked, Run
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.engine.stepper import wake
 from manent_server.store.deploys import Deploy
@@ -105,6 +105,9 @@ class Journey:
             question = asked
             run.logbook.say(f"waits for a person: {asked.detail}")
             self._let_go(run, lambda tx: asking.ask(tx, run, question))
+        except GivenBack:
+            run.logbook.abandon()
+            self._shop.admit(deploy.environment)
         except Unwound:
             # The next owner writes from here on; what this run still holds may be stored first.
             self._leave(run)

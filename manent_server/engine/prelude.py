@@ -7,16 +7,17 @@ from enum import StrEnum
 from typing import Any
 
 from manent_server.domain import gates, suspicion
+from manent_server.domain.awaiting import Stage
 from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.events import STARTED
-from manent_server.domain.gates import Judgement
+from manent_server.domain.gates import Asked, ClosedGate, Judgement
 from manent_server.domain.order import SHAPE
-from manent_server.engine import closing
+from manent_server.engine import asking_again, closing, sending_back
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.store import aftermath, deploys, facts, queue, records, work, workers
+from manent_server.store import aftermath, approvals, deploys, facts, queue, records, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -161,38 +162,32 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
     at = tx.now()
     if gates.is_expired(deploy.asked, at=at):
         return closing.close(tx, Ending(deploy.id, None, Outcome.EXPIRED))
-    judgement = gates.judge(deploy.asked, facts.read(tx, deploy.environment, [deploy.asked]))
+    # Whoever has approved may by now be somebody who must not, or may not any more.
+    asked = approvals.counted(tx, deploy)
+    judgement = gates.judge(asked, facts.read(tx, deploy.environment, [asked]))
     closed = judgement.closed
     if not closed:
         _record_passed(tx, deploy, judgement)
         return False
-    queue.free_slot(tx, deploy.id)
-    # Another deploy may run before this one does: what was fixed while the slot was held goes.
-    work.forget_steps(tx, deploy)
-    deploys.update(
-        tx,
-        deploy.id,
-        state=State.DELAYED,
-        phase=closed[0].phase,
-        ticket=None,
-        deadline_at=None,
-        executor=None,
-        incarnation=None,
-        prepared=None,
-        replaces=None,
-        warnings=None,
-        # It begins anew: by the time it does, its version may have no worker left.
-        workflow_version=None,
-    )
-    opens_at = gates.opens_at(closed)
-    if opens_at is not None:
-        records.wake(tx, deploy.id, opens_at, "gate")
+    sending_back.send_back(tx, deploy, closed[0].phase)
+    _lapse(tx, deploy, asked)
+    looks_at = gates.looks_at(closed)
+    if looks_at is not None:
+        records.wake(tx, deploy.id, looks_at, "gate")
     detail = {"gates": [gate.detail for gate in closed]}
     deed = Deed(
         "manent", "deploy.delayed", deploy.id, deploy.application, deploy.environment, detail
     )
     records.write_audit(tx, deed, at=at)
     return True
+
+
+def _lapse(tx: Transaction, deploy: Deploy, asked: Asked) -> None:
+    """What was given is given no more: those rules are asked again that are not met."""
+    standing = asked.approval
+    if deploy.approval != Stage.GIVEN or standing is None or standing.stage != Stage.ASKED:
+        return
+    asking_again.reopen(tx, deploy, standing)
 
 
 def _record_passed(tx: Transaction, deploy: Deploy, judgement: Judgement) -> None:
@@ -205,11 +200,15 @@ def _record_passed(tx: Transaction, deploy: Deploy, judgement: Judgement) -> Non
             deploy.id,
             deploy.application,
             deploy.environment,
-            {"gate": gate.gate, "detail": gate.detail, "reason": deploy.reason},
+            {"gate": gate.gate, "detail": _passed(gate), "reason": deploy.reason},
         )
         for gate in judgement.passed
     ]
     records.write_audits(tx, deeds, at=at)
+
+
+def _passed(gate: ClosedGate) -> str:
+    return "nobody had to approve it" if gate.gate == gates.APPROVAL else gate.detail
 
 
 def _phase(deploy: Deploy) -> Phase:

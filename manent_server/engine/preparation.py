@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from manent_server.domain import order as orders
 from manent_server.domain import retry
 from manent_server.domain.errors import ManentError, Unavailable
 from manent_server.domain.plan import PREPARE
 from manent_server.domain.retry import Failure
-from manent_server.engine import carrying
+from manent_server.engine import asking_again, carrying, resolution
 from manent_server.engine import past as pasts
 from manent_server.engine.handout import deadline_error, is_current
-from manent_server.engine.run import LONG_WAIT, Parked, Run
+from manent_server.engine.resolution import Resolved, Sources
+from manent_server.engine.run import LONG_WAIT, GivenBack, Parked, Run
 from manent_server.engine.shop import Unwound
 from manent_server.engine.stepper import CANCELLED, Outcome
-from manent_server.settings.fill import fill
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, work
 from manent_server.store.deploys import Deploy
@@ -79,8 +78,7 @@ def _waits(run: Run, next_try_at: datetime | None) -> bool:
 
 def _try(run: Run) -> None:
     try:
-        artifacts = _artifacts(run)
-        configuration = _configuration(run)
+        found = _found(run)
     except Unavailable:
         raise
     except ArtifactUnavailable as error:
@@ -88,9 +86,14 @@ def _try(run: Run) -> None:
     except ManentError as error:
         _fail(run, _shown(error))
     else:
-        prepared, step = run.shop.store.repeat(
-            lambda tx: _record(tx, run, artifacts, configuration), stop=run.shop.lifeline.is_cut
+        # What is said from here on may find the deploy given back.
+        run.logbook.flush()
+        stored = run.shop.store.repeat(
+            lambda tx: _record(tx, run, found), stop=run.shop.lifeline.is_cut
         )
+        if stored is None:
+            raise GivenBack(run.deploy.id)
+        prepared, step = stored
         run.prepared.update(prepared)
         if step is None:  # an earlier answer was lost: it was ended then
             run.forget()
@@ -102,71 +105,30 @@ def _shown(error: ManentError) -> dict[str, Any]:
     return {"code": error.code, "message": error.detail, "next": error.next}
 
 
-def _artifacts(run: Run) -> dict[str, dict[str, str]]:
-    """Per target the filled-in address and the digest of what was found there."""
-    # A rerun brings what its deploy brought, as a rollback what ran before: by their digests.
-    source = _read(run, run.deploy.rerun_of) or _gone_back(run)
-    stored = (source.prepared or {}).get("artifacts", {}) if source is not None else {}
-    found: dict[str, dict[str, str]] = {
-        name: dict(stored[name]) for name in run.order.targets if name in stored
-    }
-    if run.order.artifact is None:
-        return found
-    for target in run.order.targets:
-        if target in found:
-            continue
-        url = _url(run, target)
-        known = next((a for a in found.values() if a["url"] == url), None)
-        pinned = run.deploy.sha256 or run.order.artifact.sha256
-        digest = known["sha256"] if known else run.shop.artifacts.digest(url, pinned)
-        found[target] = {"url": url, "sha256": digest}
-    return found
+def _found(run: Run) -> Resolved:
+    def read(deploy: str) -> Deploy | None:
+        return run.ask(lambda tx: deploys.read(tx, deploy))
 
-
-def _url(run: Run, target: str) -> str:
-    artifact = run.order.artifact
-    if artifact is None:
-        raise LookupError("no artifact")
-    return fill(
-        artifact.url,
-        application=run.deploy.application,
-        environment=run.deploy.environment,
-        target=target,
-        version=run.deploy.version,
-    )
-
-
-def _gone_back(run: Run) -> Deploy | None:
-    return _read(run, run.deploy.rollback_to)
-
-
-def _read(run: Run, deploy: str | None) -> Deploy | None:
-    return None if deploy is None else run.ask(lambda tx: deploys.read(tx, deploy))
-
-
-def _configuration(run: Run) -> dict[str, Any]:
-    """The snapshot of the deploy gone back to; nothing else has a source yet."""
-    gone_back = None if run.order.current_configuration else _gone_back(run)
-    return dict((gone_back.prepared or {}).get("configuration", {})) if gone_back else {}
+    sources = Sources(read, run.shop.artifacts.digest)
+    return resolution.resolve(run.deploy, run.order, sources)
 
 
 def _record(
-    tx: Transaction,
-    run: Run,
-    artifacts: Mapping[str, Any],
-    configuration: Mapping[str, Any],
-) -> tuple[dict[str, Any], StepRow | None]:
-    """Store the snapshot and end the step; both as they are stored now."""
+    tx: Transaction, run: Run, found: Resolved
+) -> tuple[dict[str, Any], StepRow | None] | None:
+    """Store the snapshot and end the step; both as they are stored now.
+
+    Returns:
+        None if this is not what was approved: then it waits for its approval again.
+    """
     row = deploys.lock(tx, run.deploy.id)
     if row is None or not is_current(row, run.deploy):
+        # Given back by an earlier run of this transaction, perhaps.
         raise Unwound(run.deploy.id)
+    if asking_again.ask_if_changed(tx, row, found):
+        return None
     past = pasts.fix(tx, row, run.order)
-    prepared = {
-        "artifacts": dict(artifacts),
-        "configuration": dict(configuration),
-        "configuration_digest": orders.digest(configuration) if configuration else None,
-        "past": dict(past.targets),
-    }
+    prepared = found.as_rows() | {"past": dict(past.targets)}
     at = tx.now()
     deploys.update(
         tx,

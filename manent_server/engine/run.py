@@ -45,6 +45,10 @@ class Asked(BaseException):
         self.detail = detail
 
 
+class GivenBack(BaseException):
+    """Its place was given back: it waits for its gates again."""
+
+
 @dataclass
 class Run:
     """What the rooms of a run share; `prepared` is filled by the first step.

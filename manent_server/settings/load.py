@@ -156,6 +156,7 @@ def _environments(values: Mapping[str, Any]) -> dict[str, Environment]:
         if kept["concurrency"] is None:
             kept["concurrency"] = values["environment_concurrency"]
         rules = Rules(**{key.name: kept.pop(key.name) for key in stage.GATES})
+        rules = stage.of_tier(rules, kept["tier"])
         found[name] = Environment(name=name, rules=rules, **kept)
     return found
 

@@ -2,14 +2,18 @@
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from manent_server.domain import promotion, rules, windows
+from manent_server.domain import approval, promotion, rules, windows
 from manent_server.domain.promotion import Rule
+from manent_server.domain.rules import Rules
 from manent_server.domain.windows import Window
 from manent_server.settings import checks, wave
-from manent_server.settings.kinds import Choice, Duration, Name, Or, Text, YesNo
+from manent_server.settings.kinds import Choice, Duration, Name, Or, Text, Whole, YesNo
+from manent_server.settings.node import Node
+from manent_server.settings.reading import INVALID, Invalid, Reading
 from manent_server.settings.structures import REQUIRED, Key, ListOf, Section
 
 
@@ -97,6 +101,74 @@ _PROMOTION = Section(
     _promotion,
 )
 
+_NAMES = ListOf(Text("name", checks.some_text), is_unique=True)
+
+
+def _approval(**found: Any) -> approval.Rule:
+    """Where `unknown_requester` is left to the tier it is empty until that is known."""
+    return approval.Rule(
+        name=found["name"],
+        quorum=found["quorum"],
+        members=found["from"],
+        required=found["required"],
+        expires=found["expires"],
+        chat=found["chat"],
+        unknown_requester=found["unknown_requester"] or "",
+    )
+
+
+_APPROVAL = Section(
+    (
+        Key("name", Name("rule"), REQUIRED, "of the rule"),
+        Key("quorum", Whole(), "1", "how many people have to approve, each counted once"),
+        Key(
+            "from",
+            _NAMES,
+            "[]",
+            "groups, people and programs whose approval counts; [] = all who may approve there",
+        ),
+        Key("required", _NAMES, "[]", "of each of these groups one has to approve, too"),
+        Key("expires", Or(Duration()), "24h", "how long it is waited for; null = for ever"),
+        Key("chat", ListOf(Name("chat"), is_unique=True), "[]", "chats in which it is asked"),
+        Key(
+            "unknown_requester",
+            Or(Choice(approval.UNKNOWN_REQUESTER)),
+            "null",
+            "when a program asks and nobody knows for whom; null = refuse in tier production, "
+            "else allow",
+        ),
+    ),
+    _approval,
+)
+
+
+@dataclass(frozen=True)
+class _Approvals(ListOf):
+    """Rules, each by a name of its own."""
+
+    def read(self, node: Node, reading: Reading) -> tuple[Any, ...] | Invalid:
+        """The rules in the order written."""
+        found = super().read(node, reading)
+        if found is INVALID:
+            return found
+        names = [rule.name for rule in found]
+        if len(set(names)) < len(names):
+            return reading.refuse(node, "has two rules of one name")
+        return found
+
+
+def of_tier(rules: Rules, tier: str) -> Rules:
+    """The rules with what they leave to the tier of their environment."""
+    default = approval.REFUSE if tier == "production" else approval.ALLOW
+    return replace(
+        rules,
+        approvals=tuple(
+            replace(rule, unknown_requester=rule.unknown_requester or default)
+            for rule in rules.approvals
+        ),
+    )
+
+
 GATES = (
     Key(
         "if_blocked",
@@ -125,5 +197,6 @@ GATES = (
     ),
     Key("promotion", Or(_PROMOTION), "null", "what a version has to show before it may come here"),
     Key("auto_promote", YesNo(), "false", "take up what the promotion rule lets through"),
+    Key("approvals", _Approvals(_APPROVAL), "[]", "who has to agree before a deploy may start"),
     Key("windows", ListOf(_WINDOW), "[]", "when deploys may, or may not, start here"),
 )

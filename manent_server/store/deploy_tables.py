@@ -18,6 +18,8 @@ def policy(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         at("configured_at", null=False),
         at("written_at", null=False),
         text("written_by"),
+        # By login: groups, and names elsewhere; what votes are counted by.
+        json("people"),
     )
     environments = table(
         meta,
@@ -121,6 +123,14 @@ def _progress(name: Naming) -> list[sa.schema.SchemaItem]:
         json("warnings"),
         json("links"),
         json("changes"),
+        # Who asked, as a person; NULL where no approval can be asked.
+        json("requester"),
+        # resolving, asked or given; NULL: nobody has to agree.
+        text("approval", null=True),
+        text("approval_digest", null=True),
+        # When time does something about it: a further look, a reminder, the end of the waiting.
+        at("approval_at"),
+        json("resolved"),
         text("blocked", null=True),
         count("revision"),
         count("log_next"),
@@ -153,7 +163,15 @@ def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
         index(name, "deploys_promoted_from", ["promoted_from"]),
         index(name, "deploys_replaces", ["replaces"]),
         index(name, "deploys_superseded_by", ["superseded_by"]),
+        _resolving(name),
     ]
+
+
+def _resolving(name: Naming) -> sa.Index:
+    where = sa.text("approval = 'resolving' AND state = 'DELAYED'")
+    return sa.Index(
+        name.index("deploys_resolving"), "approval_at", sqlite_where=where, postgresql_where=where
+    )
 
 
 def _slots(name: Naming) -> list[sa.schema.SchemaItem]:

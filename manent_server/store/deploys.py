@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from manent_server.domain import promotion
+from manent_server.domain import awaiting, promotion
 from manent_server.domain import question as questions
 from manent_server.domain.deploy import LIVE, Kind, Outcome, State
 from manent_server.domain.gates import Asked
@@ -78,6 +78,11 @@ class Deploy:
     warnings: Sequence[str] | None
     links: Mapping[str, Any] | None
     changes: Sequence[Any] | None
+    requester: Mapping[str, Any] | None
+    approval: str | None
+    approval_digest: str | None
+    approval_at: datetime | None
+    resolved: Mapping[str, Any] | None
     blocked: str | None
     revision: int
     log_next: int
@@ -112,6 +117,8 @@ class Deploy:
             override=frozenset(self.override or ()),
             sha256=self.sha256,
             promotion=promotion.load(self.order_body.get("promotion")),
+            approval=awaiting.standing(self.approval, self.approval_at, since=self.requested_at),
+            id=self.id,
         )
 
 

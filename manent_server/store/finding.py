@@ -90,7 +90,7 @@ def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
     if wanted.states:
         query = query.where(d.c.state.in_(wanted.states))
     if wanted.before is not None:
-        at, deploy = _read_cursor(wanted.before)
+        at, deploy = read_cursor(wanted.before)
         # The first condition lets an index begin where the page does.
         query = query.where(
             d.c.requested_at <= at,
@@ -101,15 +101,21 @@ def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
     if len(rows) <= wanted.limit:
         return rows, None
     kept = rows[: wanted.limit]
-    return kept, _cursor(kept[-1])
+    return kept, cursor(kept[-1].requested_at, kept[-1].id)
 
 
-def _cursor(row: Deploy) -> str:
-    text = json.dumps([row.requested_at.isoformat(), row.id])
+def cursor(at: datetime, row: str) -> str:
+    """Where a page by (time, id) ended."""
+    text = json.dumps([at.isoformat(), row])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str) -> tuple[datetime, str]:
+def read_cursor(cursor: str) -> tuple[datetime, str]:
+    """What `cursor` wrote.
+
+    Raises:
+        Invalid: Anything else.
+    """
     instant, deploy = datetime.min.replace(tzinfo=UTC), ""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from manent_server.store import (
     access_tables,
+    approval_tables,
     audit_tables,
     deploy_tables,
     event_tables,
@@ -27,6 +28,7 @@ class Tables:
 
     metadata: sa.MetaData
     applications: sa.Table
+    approvals: sa.Table
     attempts: sa.Table
     audit: sa.Table
     audit_chain: sa.Table
@@ -49,6 +51,7 @@ class Tables:
     slots: sa.Table
     steps: sa.Table
     tokens: sa.Table
+    votes: sa.Table
     wakes: sa.Table
 
 
@@ -73,6 +76,7 @@ def build(dialect: str) -> Tables:
         **schedule_tables.schedules(meta, name),
         **event_tables.events(meta, name),
         **event_tables.notices(meta, name),
+        **approval_tables.approvals(meta, name),
     }
     if dialect == "sqlite":
         sa.Table(

@@ -41,6 +41,8 @@ class Waiting(NamedTuple):
     not_before: datetime | None
     not_after: datetime | None
     phase: str | None
+    approval: str | None
+    approval_at: datetime | None
     wake_at: datetime | None
 
 
@@ -79,6 +81,8 @@ def _query(tables: Tables, environment: str) -> sa.Select[Any]:
             d.c.not_before,
             d.c.not_after,
             d.c.phase,
+            d.c.approval,
+            d.c.approval_at,
             w.c.at,
         )
         .join_from(d, w, w.c.deploy == d.c.id, isouter=True)

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import access, effects, gates, names, promotion
+from manent_server.domain import access, approval, awaiting, effects, gates, names, promotion
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
+from manent_server.domain.approval import Requester
+from manent_server.domain.awaiting import Stage
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
 from manent_server.domain.gates import Asked, ClosedGate, Facts, Judgement
@@ -26,6 +28,7 @@ from manent_server.usecases.desk import Desk
 DEFAULT_PRIORITY = 100
 # Before the highest one may ask for.
 HEAD_PRIORITY = -1
+AUTOMATION = "automation"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Draft:
     links: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] | None = None
     lineage: Lineage | None = None
+    acts_for: str | None = None
 
 
 def order_for(desk: Desk, application: Application, environment: Environment) -> Order:
@@ -97,6 +101,7 @@ def order_for(desk: Desk, application: Application, environment: Environment) ->
         pauses=environment.on_exhausted == "pause",
         collision=environment.rules.collision,
         promotion=_rule(application, environment),
+        approvals=environment.rules.approvals,
     )
 
 
@@ -157,7 +162,10 @@ def demand_override(gates_passed: Sequence[str], reason: str | None, caller: Cal
             raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {known}")
     if not set(gates_passed) - {gates.OUTDATED}:
         return
-    caller.demand(access.OVERRIDE)
+    if set(gates_passed) - {gates.OUTDATED, gates.APPROVAL}:
+        caller.demand(access.OVERRIDE)
+    if gates.APPROVAL in gates_passed:
+        caller.demand(access.BYPASS)
     if not (reason or "").strip():
         raise Invalid(
             "an override needs a reason",
@@ -203,6 +211,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     environment = draft.environment.name
     place = facts.read(tx, environment, [asked_of(draft, at)])
     draft = pinned(draft, place)
+    demand_known(draft)
     closed = _demand_openable(draft, gates.judge(asked_of(draft, at), place), place.rules).closed
     body = orders.dump(draft.order)
     deploys.insert(
@@ -236,6 +245,8 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "promoted_from": draft.promoted_from,
             "links": draft.links,
             "changes": draft.changes,
+            "requester": approval.dump_requester(requester_of(draft)),
+            "approval": _stage(draft),
         },
     )
     _wake(tx, draft, closed)
@@ -255,6 +266,10 @@ def _record(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], at: dat
         detail |= {"rerun_of": draft.lineage.of, "from": draft.lineage.begin}
     place = (draft.id, draft.application, draft.environment.name)
     deeds = [Deed(draft.caller.name, "deploy.requested", *place, detail)]
+    if _stage(draft) is not None and gates.APPROVAL in draft.override:
+        rules = [rule.name for rule in draft.order.approvals]
+        bypass = {"rules": rules, "reason": draft.reason, "version": draft.version}
+        deeds.append(Deed(draft.caller.name, "approval.bypassed", *place, bypass))
     if closed:
         why = {"gates": [gate.detail for gate in closed]}
         deeds.append(Deed("manent", "deploy.delayed", *place, why))
@@ -295,6 +310,44 @@ def asked_of(draft: Draft, at: datetime) -> Asked:
         override=frozenset(draft.override),
         sha256=draft.sha256,
         promotion=draft.order.promotion,
+        approval=awaiting.standing(_stage(draft), None, since=at),
+        id=draft.id,
+    )
+
+
+def _stage(draft: Draft) -> Stage | None:
+    """What people agree to is found out first."""
+    return Stage.RESOLVING if draft.order.approvals else None
+
+
+def requester_of(draft: Draft) -> Requester:
+    """Who asked, as far as it matters who may approve."""
+    caller = draft.caller
+    return Requester(
+        caller.name, caller.login, caller.acts_for or draft.acts_for, caller.channel == AUTOMATION
+    )
+
+
+def demand_known(draft: Draft) -> None:
+    """Refuse what a program asks for while nobody knows who is behind it, where a rule says so.
+
+    Raises:
+        Refused: Naming the rule.
+    """
+    if gates.APPROVAL in draft.override:
+        return
+    rule = approval.unknown(draft.order.approvals, requester_of(draft))
+    if rule is None:
+        return
+    detail = (
+        f"{draft.caller.name} is a program, and nobody knows for whom it asks: "
+        f"rule {rule.name} could not tell who must not approve it"
+    )
+    raise Refused(
+        detail,
+        code="requester_unknown",
+        next="map the account to a person under access.people, or ask as a person",
+        facts=blocked(None, detail, ()),
     )
 
 
@@ -351,6 +404,6 @@ def _lineage(draft: Draft) -> dict[str, Any]:
 
 
 def _wake(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate]) -> None:
-    instants = [at for at in (gates.opens_at(closed), draft.not_after) if at is not None]
+    instants = [at for at in (gates.looks_at(closed), draft.not_after) if at is not None]
     if instants:
         records.wake(tx, draft.id, min(instants), "gate")

@@ -213,7 +213,7 @@ def _follow_live(tx: Transaction, row: Deploy) -> None:
 
 
 def _wake_at_opening(tx: Transaction, row: Deploy, closed: tuple[gates.ClosedGate, ...]) -> None:
-    instants = [at for at in (gates.opens_at(closed), row.not_after) if at is not None]
+    instants = [at for at in (gates.looks_at(closed), row.not_after) if at is not None]
     if instants:
         records.wake(tx, row.id, min(instants), "gate")
 

@@ -110,7 +110,9 @@ def _decide(tx: Transaction, *, desk: Desk, draft: Draft) -> datetime | None:
             promoted_from=newest.deploy,
             reason=f"runs in {newest.environment} since {newest.since.isoformat()}",
         )
-        if not gates.closed(asked_of(ready, at), place):
+        closed = gates.closed(asked_of(ready, at), place)
+        # Nobody can approve what was not asked for yet: it waits for that afterwards.
+        if all(gate.gate == gates.APPROVAL for gate in closed):
             submit.enter(tx, desk, ready)
     waiting = [one.ripe_at for one in found if one.ripe_at is not None and one.ripe_at > at]
     return min(waiting, default=None)

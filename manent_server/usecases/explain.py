@@ -7,7 +7,7 @@ from typing import Any
 from manent_server.domain import gates
 from manent_server.domain.deploy import State
 from manent_server.engine import version as versions
-from manent_server.store import deploys, facts, finding, queue, records, work, workers
+from manent_server.store import approvals, deploys, facts, finding, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.workers import Executor
@@ -61,7 +61,8 @@ def _closed(tx: Transaction, row: Deploy) -> tuple[gates.ClosedGate, ...]:
     if row.blocked is not None:
         return ()  # nobody can say
     if _may_wait(row):
-        return gates.closed(row.asked, facts.read(tx, row.environment, [row.asked]))
+        asked = approvals.counted(tx, row)
+        return gates.closed(asked, facts.read(tx, row.environment, [asked]))
     wake = records.wake_of(tx, row.id) if row.state == State.PENDING else None
     if wake is None or wake[1] != GATE or row.cancel_requested_at is not None:
         return ()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import gates
+from manent_server.domain import awaiting, gates
+from manent_server.domain.awaiting import Stage
 from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.gates import ClosedGate, Facts
 from manent_server.engine import closing
@@ -20,7 +21,7 @@ from manent_server.store import facts as facts_of
 from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Transaction
 from manent_server.store.waiting import Likeness, Waiting
-from manent_server.usecases import collide
+from manent_server.usecases import collide, remind
 
 _log = logging.getLogger(__name__)
 MOST = 2000
@@ -42,6 +43,11 @@ class Look:
         Returns:
             Whether more would have moved.
         """
+        lapsing = [row.id for row in rows if _is_lapsing(row, self.facts.at)]
+        if lapsing:
+            # Time has done something about their approval: all are looked at again after it.
+            remind.see_to(self.tx, lapsing[:_ENDINGS])
+            return True
         common = self._judge(rows)
         late = [row for row in rows if _is_late(row, self.facts.at)]
         end_late(self.tx, [row.id for row in late[:_ENDINGS]])
@@ -62,18 +68,22 @@ class Look:
         try:
             asked = waiting.asked(self.environment, like, order, self.facts.at)
             closed = gates.closed(asked, facts_of.proven(self.tx, self.facts, [asked]))
+            passes = gates.APPROVAL in gates.let_through(asked, self.facts.rules)
         except Exception as error:
             if is_transient(error):
                 raise
             _log.exception("deploys of %s %s cannot be judged", like.application, like.version)
             return _Verdict((), acts=False, fault=type(error).__name__)
-        return _Verdict(closed, acts=order.get("collision") in collide.ACTING)
+        acts = order.get("collision") in collide.ACTING
+        return _Verdict(closed, acts=acts, passes_approval=passes)
 
     def _closed(self, row: Waiting, verdict: "_Verdict") -> tuple[ClosedGate, ...] | None:
-        """What keeps one back, its own timer first; None where that cannot be said."""
+        """What keeps one back, what is its own first; None where that cannot be said."""
         if verdict.fault is not None:
             return None
-        return (*gates.timer(row.not_before, at=self.facts.at), *verdict.closed)
+        standing = awaiting.standing(row.approval, row.approval_at)
+        asked = () if verdict.passes_approval else gates.unapproved(standing, row.id)
+        return (*asked, *gates.timer(row.not_before, at=self.facts.at), *verdict.closed)
 
     def _move(
         self,
@@ -114,10 +124,14 @@ class Look:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """The gates closed for all that are alike, and whether one that opens takes another's place."""
+    """The gates closed for all that are alike, and what they have in common beside.
+
+    `acts`: one that opens takes another's place; `passes_approval`: it needs nobody's approval.
+    """
 
     closed: tuple[ClosedGate, ...]
     acts: bool
+    passes_approval: bool = False
     fault: str | None = None
 
 
@@ -144,8 +158,13 @@ def _is_late(row: Waiting, at: datetime) -> bool:
 
 def _wake(row: Waiting, closed: Sequence[ClosedGate]) -> datetime | None:
     """The earliest instant at which time alone may have changed something."""
-    instants = [at for at in (gates.opens_at(closed), row.not_after) if at is not None]
+    instants = [at for at in (gates.looks_at(closed), row.not_after) if at is not None]
     return min(instants, default=None)
+
+
+def _is_lapsing(row: Waiting, at: datetime) -> bool:
+    is_asked = row.approval == Stage.ASKED
+    return is_asked and row.approval_at is not None and row.approval_at <= at
 
 
 def _moves(row: Waiting, closed: Sequence[ClosedGate] | None) -> bool:

@@ -80,6 +80,13 @@ class SkipRequest:
 
 
 @dataclass(frozen=True)
+class RegateRequest:
+    """Let a deploy that waits take the rules of today; the reason is recorded."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class CancelRequest:
     """Stop a deploy; with `rollback` bring its touched targets back."""
 
@@ -150,6 +157,26 @@ class DeployFilter:
     version: str | None = None
     states: Sequence[str] = ()
     outcome: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one says to an approval: `approve`, or `reject` with a comment."""
+
+    decision: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class ApprovalFilter:
+    """Which approvals to list; `before` is the `next` of the page before."""
+
+    application: str | None = None
+    environment: str | None = None
+    deploy: str | None = None
+    state: str | None = None
     before: str | None = None
     limit: int = 50
 

@@ -146,13 +146,15 @@ def _draft(desk: Desk, old: Deploy, request: RerunRequest, caller: Caller) -> Dr
         order = orders.load(old.order_body)
     except ValueError as error:
         raise carrying.unreadable(old, error) from error
+    environment = _environment(desk, old)
     return Draft(
         application=old.application,
-        environment=_environment(desk, old),
+        environment=environment,
         kind=Kind(old.kind),
         version=old.version,
-        # Its version was found when its turn came: the rerun brings that one.
-        order=replace(order, follows_live=False),
+        # Its version was found when its turn came: the rerun brings that one. Who has to agree
+        # is a rule of today, else what was accepted long ago would pass it.
+        order=replace(order, follows_live=False, approvals=environment.rules.approvals),
         caller=caller,
         sha256=old.sha256,
         reason=request.reason or old.reason,

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from manent_server.domain import gates
+from manent_server.domain import approval, gates
 from manent_server.domain import inventory as inventories
 from manent_server.domain import question as questions
+from manent_server.domain.awaiting import Stage
 from manent_server.domain.events import Event
 from manent_server.domain.gates import ClosedGate
 from manent_server.domain.marks import Mark
@@ -80,6 +81,7 @@ def deploy(row: Deploy, *, url: str, beside: Beside) -> dict[str, Any]:
         else None,
         "cancel": _cancel(row),
         "question": _question(row),
+        "approval": _approval(row),
         "error": dict(row.error) if row.error else None,
         "superseded_by": row.superseded_by,
         "supersedes": list(beside.supersedes),
@@ -102,6 +104,22 @@ def _cancel(row: Deploy) -> dict[str, Any] | None:
         "by": row.cancel_by,
         "rollback": row.cancel_rollback,
         "reason": row.cancel_reason,
+    }
+
+
+def _approval(row: Deploy) -> dict[str, Any] | None:
+    """How far its approval came; of one that is let through there is no approver."""
+    if row.approval is None:
+        return None
+    is_bypassed = approval.GATE in (row.override or ())
+    has_begun = row.started_at is not None
+    passed = "passed" if has_begun and row.approval == Stage.RESOLVING else row.approval
+    return {
+        "stage": "bypassed" if is_bypassed else passed,
+        "digest": row.approval_digest,
+        "rules": [rule["name"] for rule in row.order_body.get("approvals", ())],
+        "bypassed_by": row.requested_by if is_bypassed else None,
+        "reason": row.reason if is_bypassed else None,
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from manent_migrations import access, audit, events, schedules
+from manent_migrations import access, approvals, audit, events, schedules
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -38,6 +38,7 @@ def upgrade() -> None:
         op.execute(guard)
     schedules.create(name, create)
     events.create_tables(name, create)
+    approvals.create(name, create)
     _engine(create)
 
 
@@ -59,6 +60,7 @@ def _policies(create: Create) -> None:
         at("configured_at", null=False),
         at("written_at", null=False),
         text("written_by"),
+        json("people"),
     )
     create(
         "environments",
@@ -108,6 +110,14 @@ def _deploys(name: Naming, create: Create) -> None:
         sa.Index(name.index("deploys_promoted_from"), "promoted_from"),
         sa.Index(name.index("deploys_replaces"), "replaces"),
         sa.Index(name.index("deploys_superseded_by"), "superseded_by"),
+        _resolving(name),
+    )
+
+
+def _resolving(name: Naming) -> sa.Index:
+    where = sa.text("approval = 'resolving' AND state = 'DELAYED'")
+    return sa.Index(
+        name.index("deploys_resolving"), "approval_at", sqlite_where=where, postgresql_where=where
     )
 
 
@@ -165,6 +175,11 @@ def _progress() -> list[sa.Column[Any]]:
         json("warnings"),
         json("links"),
         json("changes"),
+        json("requester"),
+        text("approval", null=True),
+        text("approval_digest", null=True),
+        at("approval_at"),
+        json("resolved"),
         text("blocked", null=True),
         count("revision"),
         count("log_next"),

@@ -1,0 +1,317 @@
+"""Approvals and votes: what deploys ask of people, and what was said.
+
+What decides about a deploy is read and written under the lock of its row.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.domain import approval as rules_of
+from manent_server.domain import awaiting
+from manent_server.domain.approval import People, Person, Rule, Said, Subject, Vote, Voter
+from manent_server.domain.awaiting import Ask, Stage, Standing
+from manent_server.domain.gates import Asked
+from manent_server.store import deploys, finding
+from manent_server.store.clean import clean
+from manent_server.store.deploys import Deploy
+from manent_server.store.tables import Tables
+from manent_server.store.transaction import Transaction
+
+WAITING = "waiting"
+APPROVED = "approved"
+REJECTED = "rejected"
+EXPIRED = "expired"
+VOID = "void"
+ENDED = "ended"
+_BATCH = 500
+STATES = (WAITING, APPROVED, REJECTED, EXPIRED, VOID, ENDED)
+
+
+@dataclass(frozen=True)
+class Approval:
+    """One rule of one deploy, asked for one digest."""
+
+    id: str
+    deploy: str
+    application: str
+    environment: str
+    rule: str
+    position: int
+    body: Mapping[str, Any]
+    digest: str
+    state: str
+    asked_at: datetime
+    expires_at: datetime | None
+    reminded_at: datetime | None
+    closed_at: datetime | None
+
+    @property
+    def asks(self) -> Rule:
+        """The rule as it was frozen."""
+        return rules_of.load([self.body])[0]
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """A vote to be recorded; `session`: what it was given with, empty where that has no name."""
+
+    id: str
+    voter: Voter
+    decision: Said
+    comment: str | None
+    channel: str
+    address: str | None
+    session: str = ""
+
+
+_NAMES = tuple(field.name for field in fields(Approval))
+
+
+@cache
+def _all(tables: Tables) -> sa.Select[Any]:
+    return sa.select(*(tables.approvals.c[name] for name in _NAMES))
+
+
+def ask(
+    tx: Transaction, deploy: Deploy, rules: Sequence[Rule], *, digest: str, at: datetime
+) -> list[Approval]:
+    """Ask a deploy's rules for what has this digest."""
+    rows = [
+        Approval(
+            id=secrets.token_hex(10),
+            deploy=deploy.id,
+            application=deploy.application,
+            environment=deploy.environment,
+            rule=rule.name,
+            position=position,
+            body=rules_of.dump([rule])[0],
+            digest=digest,
+            state=WAITING,
+            asked_at=at,
+            expires_at=at + rule.expires if rule.expires is not None else None,
+            reminded_at=None,
+            closed_at=None,
+        )
+        for position, rule in enumerate(rules)
+    ]
+    values = [clean({name: getattr(row, name) for name in _NAMES}) for row in rows]
+    tx.connection.execute(tx.tables.approvals.insert(), values)
+    return rows
+
+
+def read(tx: Transaction, approval: str) -> Approval | None:
+    """One by its id."""
+    query = _all(tx.tables).where(tx.tables.approvals.c.id == approval)
+    row = tx.connection.execute(query).one_or_none()
+    return Approval(*row) if row else None
+
+
+def beginning(tx: Transaction, text: str) -> list[str]:
+    """At most two ids that begin so."""
+    a = tx.tables.approvals
+    query = sa.select(a.c.id).where(a.c.id >= text, a.c.id < text + "g").limit(2)
+    return list(tx.connection.execute(query).scalars())
+
+
+def of_deploy(tx: Transaction, deploy: str) -> list[Approval]:
+    """What a deploy has asked, the newest digest last."""
+    rows = tx.connection.execute(_of_deploy(tx.tables), {"deploy": deploy})
+    return [Approval(*row) for row in rows]
+
+
+@cache
+def _of_deploy(tables: Tables) -> sa.Select[Any]:
+    a = tables.approvals
+    query = _all(tables).where(a.c.deploy == sa.bindparam("deploy"))
+    return query.order_by(a.c.asked_at, a.c.position)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which approvals, the newest first: those before a cursor."""
+
+    application: str | None
+    environment: str | None
+    deploy: str | None
+    state: str | None
+    before: str | None
+    limit: int
+
+
+def page(
+    tx: Transaction, wanted: Page, *, seen: Callable[[str, str], bool]
+) -> tuple[list[Approval], str | None]:
+    """One page by (time, id) of those in places that are `seen`, and the cursor of the next."""
+    kept: list[Approval] = []
+    after = finding.read_cursor(wanted.before) if wanted.before is not None else None
+    while len(kept) <= wanted.limit:
+        rows = _batch(tx, wanted, after)
+        kept += [row for row in rows if seen(row.application, row.environment)]
+        if len(rows) < _BATCH:
+            break
+        after = (rows[-1].asked_at, rows[-1].id)
+    if len(kept) <= wanted.limit:
+        return kept, None
+    last = kept[wanted.limit - 1]
+    return kept[: wanted.limit], finding.cursor(last.asked_at, last.id)
+
+
+def _batch(tx: Transaction, wanted: Page, after: tuple[datetime, str] | None) -> list[Approval]:
+    a = tx.tables.approvals
+    query = _all(tx.tables)
+    for name in ("application", "environment", "deploy", "state"):
+        value = getattr(wanted, name)
+        if value is not None:
+            query = query.where(a.c[name] == value)
+    if after is not None:
+        at, last = after
+        # The first condition lets an index begin where the page does.
+        is_later = sa.or_(a.c.asked_at < at, sa.and_(a.c.asked_at == at, a.c.id < last))
+        query = query.where(a.c.asked_at <= at, is_later)
+    query = query.order_by(a.c.asked_at.desc(), a.c.id.desc()).limit(_BATCH)
+    return [Approval(*row) for row in tx.connection.execute(query)]
+
+
+def standing_of(rows: Iterable[Approval], digest: str | None) -> list[Approval]:
+    """Those that ask for what the deploy would bring now."""
+    return [row for row in rows if row.digest == digest and row.state in (WAITING, APPROVED)]
+
+
+def change(tx: Transaction, ids: Sequence[str], **values: Any) -> None:
+    """Change rows whose deploy is locked."""
+    a = tx.tables.approvals
+    if ids:
+        tx.connection.execute(sa.update(a).where(a.c.id.in_(ids)).values(**values))
+
+
+def close(tx: Transaction, deploy: str, state: str, *, at: datetime) -> None:
+    """Nothing is waited for any more: in whatever state they are, those that wait end so."""
+    values = {"of_deploy": deploy, "state": state, "closed_at": at}
+    tx.connection.execute(_closed(tx.tables), values)
+
+
+@cache
+def _closed(tables: Tables) -> sa.Update:
+    a = tables.approvals
+    return sa.update(a).where(a.c.deploy == sa.bindparam("of_deploy"), a.c.state == WAITING)
+
+
+def cast(tx: Transaction, approval: Approval, ballot: Ballot, *, at: datetime) -> None:
+    """Record a vote; nothing ever changes it."""
+    values = {
+        "id": ballot.id,
+        "approval": approval.id,
+        "identity": ballot.voter.identity,
+        "principal": ballot.voter.principal,
+        "login": ballot.voter.login,
+        "groups": sorted(ballot.voter.groups),
+        "session": ballot.session,
+        "decision": ballot.decision,
+        "comment": ballot.comment,
+        "channel": ballot.channel,
+        "address": ballot.address,
+        "digest": approval.digest,
+    }
+    tx.connection.execute(tx.tables.votes.insert(), clean(values) | {"at": at})
+
+
+def votes(tx: Transaction, ids: Sequence[str]) -> dict[str, list[Vote]]:
+    """What was said to approvals, in order."""
+    found: dict[str, list[Vote]] = {}
+    for row in tx.connection.execute(_votes(tx.tables), {"ids": list(ids)}) if ids else ():
+        voter = Voter(row.principal, row.login, frozenset(row.groups or ()))
+        vote = Vote(
+            voter=voter,
+            decision=Said(row.decision),
+            at=row.at,
+            comment=row.comment,
+            channel=row.channel,
+            is_void=row.revoked_at is not None,
+        )
+        found.setdefault(row.approval, []).append(vote)
+    return found
+
+
+@cache
+def _votes(tables: Tables) -> sa.Select[Any]:
+    """With what became of the token each was given with."""
+    v, t = tables.votes, tables.tokens
+    names = ("approval", "principal", "login", "groups", "decision", "at", "comment", "channel")
+    query = sa.select(*(v.c[name] for name in names), t.c.revoked_at)
+    query = query.join_from(v, t, t.c.id == v.c.session, isouter=True)
+    return query.where(v.c.approval.in_(sa.bindparam("ids", expanding=True))).order_by(v.c.at)
+
+
+def people(tx: Transaction) -> People:
+    """Who is who, as the policy in force has it."""
+    p = tx.tables.policies
+    query = sa.select(p.c.people).order_by(p.c.revision.desc()).limit(1)
+    body: Mapping[str, Any] = tx.connection.execute(query).scalar_one_or_none() or {}
+    return {
+        login: Person(frozenset(one["groups"]), frozenset(one["handles"]))
+        for login, one in body.items()
+    }
+
+
+def subject(deploy: Deploy) -> Subject:
+    """What is known of a deploy when its votes are counted."""
+    requester = rules_of.load_requester(deploy.requester, deploy.requested_by)
+    authors = tuple(str(change["author"]) for change in deploy.changes or ())
+    return Subject(requester, tuple(dict.fromkeys(authors)))
+
+
+def asked(tx: Transaction, deploy: Deploy) -> list[Ask]:
+    """What a deploy asks now, each rule with what its votes come to by who is in force."""
+    rows = standing_of(of_deploy(tx, deploy.id), deploy.approval_digest)
+    return count(tx, deploy, rows)
+
+
+def count(tx: Transaction, deploy: Deploy, rows: Sequence[Approval]) -> list[Ask]:
+    """What the votes of these come to."""
+    if not rows:
+        return []
+    said, known, about = votes(tx, [row.id for row in rows]), people(tx), subject(deploy)
+    return [
+        Ask(
+            id=row.id,
+            rule=row.asks,
+            asked_at=row.asked_at,
+            expires_at=row.expires_at,
+            verdict=rules_of.judge(row.asks, said.get(row.id, ()), about, known),
+        )
+        for row in rows
+    ]
+
+
+def standing(tx: Transaction, deploy: Deploy) -> Standing | None:
+    """Where the approval of a deploy stands, its votes counted anew.
+
+    What was given is given no more once a vote has lost its weight.
+    """
+    light = deploy.asked.approval
+    kept = deploy.resolved or {}
+    if light is None or light.stage == Stage.RESOLVING:
+        trouble = kept.get("error")
+        return light and replace(light, trouble=str(trouble["message"]) if trouble else None)
+    asks = asked(tx, deploy)
+    is_given = light.stage == Stage.GIVEN and bool(asks) and awaiting.is_met(asks)
+    since = min((ask.asked_at for ask in asks), default=light.since)
+    stage = Stage.GIVEN if is_given else Stage.ASKED
+    changed = tuple(kept.get("changed") or ())
+    return Standing(stage, deploy.approval_at, tuple(asks), since, changed=changed)
+
+
+def counted(tx: Transaction, deploy: Deploy) -> Asked:
+    """What the gates need to know of a deploy, its votes counted anew."""
+    return replace(deploy.asked, approval=standing(tx, deploy))
+
+
+def is_live(deploy: Deploy) -> bool:
+    """Whether a deploy still takes votes: it waits, and has not begun."""
+    return deploy.state in deploys.LIVE_STATES and deploy.handed_out_at is None

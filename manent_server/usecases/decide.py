@@ -1,0 +1,244 @@
+"""Decide: what a person says to an approval; said once, it never changes."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from manent_server.domain import access, awaiting
+from manent_server.domain import approval as rules
+from manent_server.domain.access import Caller
+from manent_server.domain.approval import Said, Vote, Voter
+from manent_server.domain.awaiting import Stage
+from manent_server.domain.deploy import Outcome
+from manent_server.domain.errors import Conflict, Invalid, NotAllowed
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
+from manent_server.store import approvals, deploys, records
+from manent_server.store.approvals import Approval, Ballot
+from manent_server.store.deploys import Deploy
+from manent_server.store.records import Deed
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import inbox, once
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import Decision, IdempotencyKey
+
+GATE = "gate"
+RECORDED = "recorded"
+ALREADY = "already recorded"
+
+
+def decide(
+    desk: Desk,
+    approval_id: str,
+    decision: Decision,
+    *,
+    caller: Caller,
+    key: IdempotencyKey | None = None,
+) -> dict[str, Any]:
+    """Approve or reject what one rule of a deploy asks.
+
+    Said again by the same person, whatever way they come, it is no second vote: the answer's
+    `message` says so. The last approval that was lacking opens the gate; one rejection ends the
+    deploy CANCELLED/`rejected`.
+
+    Raises:
+        NotFound: There is no such approval, or the caller does not see it.
+        NotAllowed: The caller has no say in it; the problem says why.
+        Conflict: Nothing is asked any more, or this person has said the opposite.
+        Invalid: A rejection without a comment.
+    """
+    said = _said(decision)
+    mine = secrets.token_hex(16)
+    done: list[_Done] = []
+
+    def work(tx: Transaction) -> str:
+        found = inbox.find(tx, approval_id, caller)
+        caller.demand(access.APPROVE, found.application, found.environment)
+        row = deploys.lock(tx, found.deploy)
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            done[:] = [_Done(ALREADY)]
+            return known
+        # Read again: only now does nobody else decide about the deploy.
+        approval = approvals.read(tx, found.id)
+        if row is None or approval is None:
+            raise inbox.nothing(approval_id)
+        asked = _Asked(row, approval, said, decision.comment, caller, mine)
+        done[:] = [_take(tx, asked)]
+        once.remember(tx, caller, key, approval.id)
+        return approval.id
+
+    approval = once.run(desk.store, work)
+    for one in done:
+        if one.opens is not None:
+            desk.admission(one.opens.environment, only=[one.opens.id])
+        elif one.frees is not None:
+            desk.admission(one.frees)
+    message = done[0].message if done else ALREADY
+    return inbox.one(desk, approval, caller=caller) | {"message": message}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Who says what to which rule of which deploy, both as they stand under its lock."""
+
+    deploy: Deploy
+    approval: Approval
+    said: Said
+    comment: str | None
+    caller: Caller
+    vote: str
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What came of it: a deploy whose gate may be open, an environment where one has ended."""
+
+    message: str
+    opens: Deploy | None = None
+    frees: str | None = None
+
+
+def _said(decision: Decision) -> Said:
+    if decision.decision not in tuple(Said):
+        raise Invalid(f"decision {decision.decision!r} is not known", next="use approve or reject")
+    said = Said(decision.decision)
+    if said == Said.REJECT and not (decision.comment or "").strip():
+        raise Invalid(
+            "a rejection needs a comment",
+            code="comment_missing",
+            next="say why, for whoever asked for the deploy",
+            errors=[{"path": "comment", "message": "is missing"}],
+        )
+    return said
+
+
+def _take(tx: Transaction, asked: _Asked) -> _Done:
+    voter = voter_of(tx, asked.caller)
+    earlier = _earlier(tx, asked.approval, voter)
+    if earlier is not None:
+        return _repeat(asked, earlier)
+    _demand_open(tx, asked)
+    _demand_say(tx, asked, voter)
+    at = tx.now()
+    ballot = Ballot(
+        id=asked.vote,
+        voter=voter,
+        decision=asked.said,
+        comment=asked.comment,
+        channel=asked.caller.channel,
+        address=asked.caller.address,
+        session=asked.caller.session or "",
+    )
+    approvals.cast(tx, asked.approval, ballot, at=at)
+    return _reject(tx, asked) if asked.said == Said.REJECT else _approve(tx, asked)
+
+
+def voter_of(tx: Transaction, caller: Caller) -> Voter:
+    """The caller as one who votes: the groups it is listed in are looked up when votes count."""
+    known = approvals.people(tx)
+    listed = rules.groups_of(Voter(caller.name, caller.login), known)
+    return Voter(caller.name, caller.login, caller.groups - listed)
+
+
+def _earlier(tx: Transaction, approval: Approval, voter: Voter) -> Vote | None:
+    """What this voter has said before and still stands."""
+    said = approvals.votes(tx, [approval.id]).get(approval.id, [])
+    mine = [vote for vote in said if vote.voter.identity == voter.identity and not vote.is_void]
+    return mine[-1] if mine else None
+
+
+def _repeat(asked: _Asked, earlier: Vote) -> _Done:
+    if earlier.decision == asked.said:
+        return _Done(ALREADY)
+    raise Conflict(
+        f"{asked.caller.login or asked.caller.name} has decided already: {earlier.decision}",
+        code="already_decided",
+        next=f"a decision never changes; manent cancel {asked.deploy.id} stops the deploy",
+    )
+
+
+def _demand_open(tx: Transaction, asked: _Asked) -> None:
+    """Refuse what nobody asks any more, naming what is asked instead."""
+    row, approval = asked.deploy, asked.approval
+    is_asked = row.is_live and row.approval == Stage.ASKED
+    if is_asked and approval.digest == row.approval_digest:
+        return
+    if not row.is_live:
+        raise Conflict(
+            f"deploy {row.id} has ended: {row.outcome}",
+            code="deploy_ended",
+            next=f"manent show {row.id} says how",
+        )
+    if row.approval == Stage.GIVEN and approval.digest == row.approval_digest:
+        raise Conflict(
+            f"deploy {row.id} is approved already",
+            code="already_approved",
+            next=f"manent cancel {row.id} stops it",
+        )
+    newer = approvals.standing_of(approvals.of_deploy(tx, row.id), row.approval_digest)
+    instead = next((one.id for one in newer if one.rule == approval.rule), None)
+    raise Conflict(
+        f"what {approval.id} asked has changed since: it is asked anew",
+        code="approval_void",
+        next=f"manent approve {instead}" if instead else f"manent explain {row.id} says what now",
+        facts={"approval": instead},
+    )
+
+
+def _demand_say(tx: Transaction, asked: _Asked, voter: Voter) -> None:
+    rule = asked.approval.asks
+    known = approvals.people(tx)
+    why = rules.why_not(rule, voter, approvals.subject(asked.deploy), known)
+    if why is None:
+        return
+    who = asked.caller.login or asked.caller.name
+    raise NotAllowed(
+        f"{who} may not {asked.said} deploy {asked.deploy.id}: {who} {why}",
+        code="not_eligible",
+        next=f"ask somebody else of: {rules.may(rule)}",
+    )
+
+
+def _reject(tx: Transaction, asked: _Asked) -> _Done:
+    """One rejection is final."""
+    row = asked.deploy
+    who = asked.caller.login or asked.caller.name
+    _record(tx, asked, is_given=False)
+    at = tx.now()
+    approvals.change(tx, [asked.approval.id], state=approvals.REJECTED, closed_at=at)
+    message = f"rejected by {who} under rule {asked.approval.rule}: {asked.comment}"
+    error = {"code": "rejected", "message": message, "by": who, "comment": asked.comment}
+    closing.close(tx, Ending(row.id, None, Outcome.REJECTED, actor=asked.caller.name, error=error))
+    return _Done(RECORDED, frees=row.environment)
+
+
+def _approve(tx: Transaction, asked: _Asked) -> _Done:
+    row, at = asked.deploy, tx.now()
+    asks = approvals.asked(tx, row)
+    met = [ask.id for ask in asks if ask.verdict.is_met]
+    approvals.change(tx, met, state=approvals.APPROVED, closed_at=at)
+    is_given = awaiting.is_met(asks)
+    _record(tx, asked, is_given=is_given)
+    if not is_given:
+        return _Done(RECORDED)
+    deploys.update(tx, row.id, approval=Stage.GIVEN, approval_at=None)
+    # Should this process end before it admits: somebody looks at the deploy within a second.
+    records.wake(tx, row.id, at, GATE)
+    return _Done(RECORDED, opens=row)
+
+
+def _record(tx: Transaction, asked: _Asked, *, is_given: bool) -> None:
+    row, approval = asked.deploy, asked.approval
+    detail = {
+        "approval": approval.id,
+        "rule": approval.rule,
+        "decision": asked.said,
+        "by": asked.caller.login or asked.caller.name,
+        "comment": asked.comment,
+        "digest": approval.digest,
+        "given": is_given,
+    }
+    place = (row.id, row.application, row.environment)
+    deed = Deed(asked.caller.name, "approval.decided", *place, detail, id=asked.vote)
+    records.write_audit(tx, deed, at=tx.now())

@@ -1,0 +1,165 @@
+"""Inbox: what waits for people's approval, what was said, and whether one has a say in it."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from manent_server.domain import access
+from manent_server.domain import approval as rules
+from manent_server.domain.access import Caller
+from manent_server.domain.approval import Vote, Voter
+from manent_server.domain.awaiting import Ask
+from manent_server.domain.errors import Invalid, NotFound
+from manent_server.store import approvals, deploys, finding
+from manent_server.store.approvals import Approval
+from manent_server.store.deploys import Deploy
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import inspect, view
+from manent_server.usecases import live as lives
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.requests import ApprovalFilter
+
+_ID = re.compile(r"[0-9a-f]{6,40}")
+
+
+def find(tx: Transaction, address: str, caller: Caller) -> Approval:
+    """An approval by its id or a unique beginning of it, if the caller sees it.
+
+    Raises:
+        NotFound: Nothing the caller sees has that address.
+        Invalid: Several ids begin so.
+    """
+    ids = approvals.beginning(tx, address) if _ID.fullmatch(address) else []
+    if len(ids) > 1:
+        raise Invalid(
+            f"several approvals begin with {address}",
+            code="address_ambiguous",
+            next="give more of the id",
+        )
+    row = approvals.read(tx, ids[0]) if ids else None
+    if row is None or not caller.sees(row.application, row.environment):
+        raise nothing(address)
+    return row
+
+
+def nothing(address: str) -> NotFound:
+    """There is none, or none one may know of."""
+    shown = address.encode("unicode_escape").decode("ascii")[:80]
+    return NotFound(f"there is no approval {shown}", next="manent approvals lists what waits")
+
+
+def one(desk: Desk, address: str, *, caller: Caller) -> dict[str, Any]:
+    """One approval with what was said to it."""
+    with desk.store.read() as tx:
+        return _shown(tx, desk, [find(tx, address, caller)], caller)[0]
+
+
+def approvals_of(desk: Desk, wanted: ApprovalFilter, *, caller: Caller) -> dict[str, Any]:
+    """Approvals the caller sees, the newest first."""
+    if not 1 <= wanted.limit <= inspect.LONGEST_PAGE:
+        raise Invalid(f"limit is {wanted.limit}", next=f"use 1 to {inspect.LONGEST_PAGE}")
+    with desk.store.read() as tx:
+        deploy = None
+        if wanted.deploy is not None:
+            found = finding.by_address(tx, wanted.deploy)
+            if not caller.sees(found.application, found.environment):
+                return view.page([], None)
+            deploy = found.id
+        where = inspect.place(tx, wanted.application, wanted.environment)
+        page = approvals.Page(
+            **where,
+            deploy=deploy,
+            state=wanted.state,
+            before=wanted.before,
+            limit=wanted.limit,
+        )
+        rows, after = approvals.page(tx, page, seen=caller.sees)
+        return view.page(_shown(tx, desk, rows, caller), after)
+
+
+def _shown(
+    tx: Transaction, desk: Desk, rows: Sequence[Approval], caller: Caller
+) -> list[dict[str, Any]]:
+    known = {row.deploy: deploys.read(tx, row.deploy) for row in rows}
+    said = approvals.votes(tx, [row.id for row in rows])
+    found = []
+    for row in rows:
+        deploy = known[row.deploy]
+        if deploy is not None:
+            sight = _Sight(tx, desk, caller, deploy)
+            found.append(sight.of(row, said.get(row.id, [])))
+    return found
+
+
+class _Sight:
+    """An approval as one caller sees it."""
+
+    def __init__(self, tx: Transaction, desk: Desk, caller: Caller, deploy: Deploy) -> None:
+        self._tx = tx
+        self._desk = desk
+        self._caller = caller
+        self._deploy = deploy
+        self._people = approvals.people(tx)
+        self._about = approvals.subject(deploy)
+
+    def of(self, row: Approval, votes: Sequence[Vote]) -> dict[str, Any]:
+        """With the rule, what is asked about, what was said and what is lacking."""
+        deploy, rule = self._deploy, row.asks
+        ask = approvals.count(self._tx, deploy, [row])[0]
+        live = lives.read(self._tx, deploy.application, deploy.environment)
+        why_not = self._why_not(row)
+        return {
+            "id": row.id,
+            "deploy": deploy.id,
+            "number": deploy.number,
+            "application": row.application,
+            "environment": row.environment,
+            "kind": deploy.kind,
+            "version": deploy.version,
+            "from_version": live.version if live is not None else None,
+            "requested_by": deploy.requested_by,
+            "reason": deploy.reason,
+            "not_before": view.instant(deploy.not_before),
+            "links": dict(deploy.links) if deploy.links else None,
+            "changes": list(deploy.changes) if deploy.changes else None,
+            "rule": rule.name,
+            "quorum": rule.quorum,
+            "from": list(rule.members),
+            "required": list(rule.required),
+            "chat": list(rule.chat),
+            "state": row.state,
+            "digest": row.digest,
+            "asked_at": view.instant(row.asked_at),
+            "expires_at": view.instant(row.expires_at),
+            "closed_at": view.instant(row.closed_at),
+            "approvers": list(ask.verdict.approvers),
+            "missing": self._missing(row, ask),
+            "votes": [_vote(vote) for vote in votes],
+            "may_decide": why_not is None,
+            "why_not": why_not,
+            "url": f"{self._desk.url}/api/v1/approvals/{row.id}",
+            "command": f"manent approve {row.id}",
+        }
+
+    def _missing(self, row: Approval, ask: Ask) -> list[str]:
+        return list(ask.verdict.missing) if row.state == approvals.WAITING else []
+
+    def _why_not(self, row: Approval) -> str | None:
+        """Why the caller has no say in it."""
+        caller = self._caller
+        if row.state != approvals.WAITING:
+            return f"nothing is asked any more: {row.state}"
+        if not caller.may(access.APPROVE, row.application, row.environment):
+            return "lacks the right approve there"
+        voter = Voter(caller.name, caller.login, caller.groups)
+        return rules.why_not(row.asks, voter, self._about, self._people)
+
+
+def _vote(vote: Vote) -> dict[str, Any]:
+    return {
+        "by": vote.voter.login or vote.voter.principal,
+        "decision": vote.decision,
+        "comment": vote.comment,
+        "channel": vote.channel,
+        "at": view.instant(vote.at),
+    }
