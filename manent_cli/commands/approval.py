@@ -1,6 +1,7 @@
 """`manent approvals`, `approve` and `reject`."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -140,13 +141,13 @@ def _decide(session: Session, given: Decision, decision: str) -> int:
     for one in _meant(session, given):
         row = ask(session, f"/approvals/{segment(one)}/decisions", body, key=given.key)
         _tell(session, row, decision)
-        session.output.written(row, "approval", lambda wide, row=row: _sheet(row, wide=wide))
+        session.output.written(row, "approval", partial(_sheet, row))
         if decision == "reject":
             break
     return exit_codes.OK
 
 
-def _sheet(row: Row, *, wide: bool) -> str:
+def _sheet(row: Row, wide: bool) -> str:
     return draw(APPROVALS, [row], wide=wide)
 
 

@@ -18,10 +18,11 @@ from manent_server.settings.checks import host_and_port
 from manent_server.store import file_lock, migrate
 from manent_server.store.engine import fold
 from manent_server.usecases import policy
+from manent_server.worker import resolving
 from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
 from manent_server.worker.jobs import jobs
-from manent_server.worker.loops import Loops
+from manent_server.worker.loops import Job, Loops
 from manent_server.worker.process import RESTART_ME, Switches
 
 _log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Service:
         loops = Loops(
             self._desk,
             holder,
-            jobs(self._house.settings, self._house.metrics),
+            [*jobs(self._house.settings, self._house.metrics), *self._of_the_worker()],
             lasts=crews.lease_length(self._house.settings),
         )
         loops.start()
@@ -119,6 +120,13 @@ class Service:
         _log.info("ready: %s", self._house.settings.server.url)
         code = self._switches.attend(lambda: self._house.reload(self._switches.is_over))
         return self._leave(loops, code)
+
+    def _of_the_worker(self) -> list[Job]:
+        """Loops that need what a worker has."""
+        if self._crew is None:
+            return []
+        shop = self._crew.shop
+        return [resolving.job(shop.artifacts.digest, shop.redactor)]
 
     def _prepare(self) -> None:
         """The database up to date, the policy in force."""

@@ -8,7 +8,7 @@ from manent_server.store.naming import Naming, at, index, json, table, text
 def approvals(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
     """A row for each rule of a deploy and each digest it is asked for; votes are never changed."""
     waiting = sa.text("state = 'waiting'")
-    asked = [
+    asked: list[sa.schema.SchemaItem] = [
         text("id", primary=True),
         sa.Column(
             "deploy", sa.Text, name.key("id", "deploys", on_delete="CASCADE"), nullable=False
@@ -35,7 +35,7 @@ def approvals(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
             postgresql_where=waiting,
         ),
     ]
-    votes = [
+    votes: list[sa.schema.SchemaItem] = [
         text("id", primary=True),
         sa.Column(
             "approval", sa.Text, name.key("id", "approvals", on_delete="CASCADE"), nullable=False

@@ -4,7 +4,7 @@ What decides about a deploy is read and written under the lock of its row.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
@@ -16,6 +16,7 @@ from manent_server.domain import approval as rules_of
 from manent_server.domain import awaiting
 from manent_server.domain.approval import People, Person, Rule, Said, Subject, Vote, Voter
 from manent_server.domain.awaiting import Ask, Stage, Standing
+from manent_server.domain.deploy import Phase
 from manent_server.domain.gates import Asked
 from manent_server.store import deploys, finding
 from manent_server.store.clean import clean
@@ -315,3 +316,19 @@ def counted(tx: Transaction, deploy: Deploy) -> Asked:
 def is_live(deploy: Deploy) -> bool:
     """Whether a deploy still takes votes: it waits, and has not begun."""
     return deploy.state in deploys.LIVE_STATES and deploy.handed_out_at is None
+
+
+def unresolved(
+    tx: Transaction, *, at: datetime, limit: int, without: Collection[str] = ()
+) -> list[Deploy]:
+    """Deploys of which it is to be found out now what they would bring."""
+    d = tx.tables.deploys
+    query = deploys.whole(tx.tables).where(
+        # As the partial index has it: the rows it holds are few.
+        sa.text("approval = 'resolving' AND state = 'DELAYED'"),
+        d.c.phase == Phase.RESOLVING,
+        sa.or_(d.c.approval_at.is_(None), d.c.approval_at <= at),
+        d.c.id.not_in(without),
+    )
+    rows = tx.connection.execute(query.order_by(d.c.approval_at, d.c.id).limit(limit))
+    return [deploys.of(row) for row in rows]

@@ -162,7 +162,8 @@ def _demand_open(tx: Transaction, asked: _Asked) -> None:
     """Refuse what nobody asks any more, naming what is asked instead."""
     row, approval = asked.deploy, asked.approval
     is_asked = row.is_live and row.approval == Stage.ASKED
-    if is_asked and approval.digest == row.approval_digest:
+    if is_asked and approval.state != approvals.VOID and approval.digest == row.approval_digest:
+        _demand_time(tx, approval)
         return
     if not row.is_live:
         raise Conflict(
@@ -184,6 +185,14 @@ def _demand_open(tx: Transaction, asked: _Asked) -> None:
         next=f"manent approve {instead}" if instead else f"manent explain {row.id} says what now",
         facts={"approval": instead},
     )
+
+
+def _demand_time(tx: Transaction, approval: Approval) -> None:
+    is_open = approval.state == approvals.WAITING and approval.expires_at is not None
+    if is_open and approval.expires_at is not None and approval.expires_at <= tx.now():
+        raise Conflict(
+            "the time to decide is over", code="approval_expired", next="ask for the deploy again"
+        )
 
 
 def _demand_say(tx: Transaction, asked: _Asked, voter: Voter) -> None:

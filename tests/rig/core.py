@@ -150,6 +150,12 @@ class Core:
             d = tx.tables.deploys
             tx.connection.execute(sa.update(d).where(d.c.id == deploy).values(**values))
 
+    def set_approval(self, approval: str, **values: Any) -> None:
+        """Change an approval's row by force."""
+        with self.store.write() as tx:
+            a = tx.tables.approvals
+            tx.connection.execute(sa.update(a).where(a.c.id == approval).values(**values))
+
     def submit(
         self,
         application: str = "shop",
