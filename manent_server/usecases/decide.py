@@ -188,8 +188,8 @@ def _demand_open(tx: Transaction, asked: _Asked) -> None:
 
 
 def _demand_time(tx: Transaction, approval: Approval) -> None:
-    is_open = approval.state == approvals.WAITING and approval.expires_at is not None
-    if is_open and approval.expires_at is not None and approval.expires_at <= tx.now():
+    end = approval.expires_at if approval.state == approvals.WAITING else None
+    if end is not None and end <= tx.now():
         raise Conflict(
             "the time to decide is over", code="approval_expired", next="ask for the deploy again"
         )
