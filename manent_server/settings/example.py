@@ -43,6 +43,14 @@ environments:
       soak: 10m                   # for how long without a break
       max_age: 168h               # how old its last success there may be; null = any
     auto_promote: false           # true: take up what the promotion rule lets through
+    approvals:                    # default []: nobody has to agree
+      - name: release             # required
+        quorum: 2                 # default 1: how many people
+        from: [sre]               # default []: all who may approve there
+        required: [release-manager]    # default []: of each of these groups one, too
+        expires: 24h              # how long it is waited for; null = for ever
+        chat: []                  # chats in which it is asked
+        unknown_requester: refuse    # or allow: a program asks, nobody knows for whom
     windows: []                   # [{allow or deny: RFC 5545 rule, duration, timezone, reason}]
     defaults:                     # lowest layer of every application here; these are the defaults
       max_parallel: 4             # targets of one wave at once

@@ -9,7 +9,6 @@ from typing import Any
 from manent_server.domain import access, approval, awaiting, effects, gates, names, promotion
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
-from manent_server.domain.approval import Requester
 from manent_server.domain.awaiting import Stage
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.errors import Conflict, Invalid, NotFound, Refused
@@ -21,14 +20,13 @@ from manent_server.settings.values import Application, Environment
 from manent_server.store import deploys, facts, queue, records
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import collide, view
+from manent_server.usecases import collide, identify, view
 from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
 
 DEFAULT_PRIORITY = 100
 # Before the highest one may ask for.
 HEAD_PRIORITY = -1
-AUTOMATION = "automation"
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,7 @@ def demand_newer(tx: Transaction, draft: Draft) -> None:
         detail,
         code=gates.OUTDATED,
         next="deploy a newer version, or ask with override: [outdated]",
-        facts=blocked(None, detail, ()) | {"superseded_by": later.id},
+        facts=view.blocked(None, detail, ()) | {"superseded_by": later.id},
     )
 
 
@@ -211,7 +209,8 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     environment = draft.environment.name
     place = facts.read(tx, environment, [asked_of(draft, at)])
     draft = pinned(draft, place)
-    demand_known(draft)
+    asks = identify.requester(draft.caller, acts_for=draft.acts_for)
+    identify.demand_known(draft.order.approvals, asks, override=draft.override)
     closed = _demand_openable(draft, gates.judge(asked_of(draft, at), place), place.rules).closed
     body = orders.dump(draft.order)
     deploys.insert(
@@ -245,7 +244,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "promoted_from": draft.promoted_from,
             "links": draft.links,
             "changes": draft.changes,
-            "requester": approval.dump_requester(requester_of(draft)),
+            "requester": approval.dump_requester(asks),
             "approval": _stage(draft),
         },
     )
@@ -320,37 +319,6 @@ def _stage(draft: Draft) -> Stage | None:
     return Stage.RESOLVING if draft.order.approvals else None
 
 
-def requester_of(draft: Draft) -> Requester:
-    """Who asked, as far as it matters who may approve."""
-    caller = draft.caller
-    return Requester(
-        caller.name, caller.login, caller.acts_for or draft.acts_for, caller.channel == AUTOMATION
-    )
-
-
-def demand_known(draft: Draft) -> None:
-    """Refuse what a program asks for while nobody knows who is behind it, where a rule says so.
-
-    Raises:
-        Refused: Naming the rule.
-    """
-    if gates.APPROVAL in draft.override:
-        return
-    rule = approval.unknown(draft.order.approvals, requester_of(draft))
-    if rule is None:
-        return
-    detail = (
-        f"{draft.caller.name} is a program, and nobody knows for whom it asks: "
-        f"rule {rule.name} could not tell who must not approve it"
-    )
-    raise Refused(
-        detail,
-        code="requester_unknown",
-        next="map the account to a person under access.people, or ask as a person",
-        facts=blocked(None, detail, ()),
-    )
-
-
 def _demand_openable(draft: Draft, judgement: Judgement, rules: Rules) -> Judgement:
     """Refuse what nothing would ever open, or whatever is closed where that was asked for.
 
@@ -365,7 +333,7 @@ def _demand_openable(draft: Draft, judgement: Judgement, rules: Rules) -> Judgem
             first.detail,
             code="gate_closed" if not first.is_final else first.gate,
             next=first.command or _advice(first),
-            facts=blocked(None, first.detail, judgement.closed),
+            facts=view.blocked(None, first.detail, judgement.closed),
         )
     return judgement
 
@@ -374,21 +342,6 @@ def _advice(gate: gates.ClosedGate) -> str:
     when = f"ask again after {view.instant(gate.opens_at)}" if gate.opens_at else "ask again later"
     passing = f", or pass it with --override {gate.gate} and a --reason"
     return when + (passing if gate.gate in gates.OVERRIDABLE else "")
-
-
-def blocked(deploy: str | None, summary: str, closed: Sequence[ClosedGate]) -> dict[str, Any]:
-    """What `explain` would say of a deploy that was refused, with it the refusal's body."""
-    return {
-        "id": deploy,
-        "state": None,
-        "phase": None,
-        "summary": summary,
-        "gates": [view.gate(gate) for gate in closed],
-        "position": None,
-        "ahead": [],
-        "blocked_by": None,
-        "workers": None,
-    }
 
 
 def _lineage(draft: Draft) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from manent_server.store import deploys, queue
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import explain, view
-from manent_server.usecases.accept import Draft, blocked
+from manent_server.usecases.accept import Draft
 from manent_server.usecases.desk import Desk
 
 
@@ -39,7 +39,7 @@ def demand_free(tx: Transaction, desk: Desk, draft: Draft) -> None:
         detail,
         code="collision",
         next=f"wait for it (manent wait {row.id}) or stop it (manent cancel {row.id})",
-        facts=blocked(None, detail, ()) | {"blocked_by": _named(tx, desk, row)},
+        facts=view.blocked(None, detail, ()) | {"blocked_by": _named(tx, desk, row)},
     )
 
 

@@ -129,7 +129,8 @@ def _deploy(tx: Transaction, desk: Desk, tick: _Tick) -> str:
         reason=row.reason or f"schedule {row.name}",
     )
     caller = access.schedule(row.name, row.application)
-    draft = replace(submit.drafted(desk, request, caller), origin=schedules.ORIGIN)
+    drafted = submit.drafted(desk, request, caller)
+    draft = replace(drafted, origin=schedules.ORIGIN, acts_for=row.created_by)
     demand_environment(tx, draft)
     candidate.demand_kept(tx, row, draft.version)
     submit.enter(tx, desk, draft)

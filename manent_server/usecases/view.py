@@ -242,6 +242,21 @@ def gate(closed: ClosedGate) -> dict[str, Any]:
     }
 
 
+def blocked(deploy: str | None, summary: str, closed: Sequence[ClosedGate]) -> dict[str, Any]:
+    """What `explain` would say of a deploy that was refused, with it the refusal's body."""
+    return {
+        "id": deploy,
+        "state": None,
+        "phase": None,
+        "summary": summary,
+        "gates": [gate(one) for one in closed],
+        "position": None,
+        "ahead": [],
+        "blocked_by": None,
+        "workers": None,
+    }
+
+
 def token(row: Token) -> dict[str, Any]:
     """A token without its text."""
     return {

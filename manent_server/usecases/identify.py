@@ -1,0 +1,43 @@
+"""Identify: who is behind a request, as far as it matters who may approve it."""
+
+from collections.abc import Iterable, Sequence
+
+from manent_server.domain import approval
+from manent_server.domain.access import Caller
+from manent_server.domain.approval import Requester, Rule
+from manent_server.domain.errors import Refused
+from manent_server.usecases import view
+
+_AUTOMATION = "automation"
+
+
+def requester(caller: Caller, *, acts_for: str | None = None) -> Requester:
+    """The caller as one who asks.
+
+    Args:
+        caller: Who asks.
+        acts_for: Who stands behind an automation: whoever made the schedule.
+    """
+    behind = caller.acts_for or acts_for
+    return Requester(caller.name, caller.login, behind, caller.channel == _AUTOMATION)
+
+
+def demand_known(rules: Iterable[Rule], asks: Requester, *, override: Sequence[str]) -> None:
+    """Refuse what a program asks for while nobody knows who is behind it, where a rule says so.
+
+    Raises:
+        Refused: Naming the rule.
+    """
+    rule = approval.unknown(rules, asks) if approval.GATE not in override else None
+    if rule is None:
+        return
+    detail = (
+        f"{asks.principal} is a program, and nobody knows for whom it asks: "
+        f"rule {rule.name} could not tell who must not approve it"
+    )
+    raise Refused(
+        detail,
+        code="requester_unknown",
+        next="map the account to a person under access.people, or ask as a person",
+        facts=view.blocked(None, detail, ()),
+    )
