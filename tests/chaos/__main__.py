@@ -16,6 +16,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--keep", type=Path, default=None, help="where histories are written")
     parser.add_argument("--only", nargs="*", default=[], help="kinds of faults, in this order")
     parser.add_argument("--mutant", default="", help="a mutation of tests/chaos/mutants.py")
+    parser.add_argument("--strain", default="", help="a strain of tests/chaos/strains.py")
     given = parser.parse_args(arguments)
     keep = given.keep or Path(tempfile.mkdtemp(prefix="manent-chaos-"))
     code = 0
@@ -23,7 +24,8 @@ def main(arguments: list[str]) -> int:
         folder = keep / f"seed-{seed}"
         folder.mkdir(parents=True)
         seconds = given.minutes * 60
-        play = Play(seed, seconds, longest=2 * seconds, only=tuple(given.only), mutant=given.mutant)
+        spoilt = {"mutant": given.mutant, "strain": given.strain}
+        play = Play(seed, seconds, longest=2 * seconds, only=tuple(given.only), **spoilt)
         result = perform(play, folder)
         result.history.write(folder / "history.jsonl")
         _report(result, folder)

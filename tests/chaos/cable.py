@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 _CHUNK = 65536
+_LATE = 2.5
 # `linger` on with no time: closing resets the connection.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -48,8 +49,8 @@ class Cable:
 
     `pass` lets everything through; `silent` holds everything back, also of new connections (a
     partition without an answer); `stalled` keeps the connections there are silent until the
-    next `pass`, which resets them, and lets new ones through; `broken` resets every connection,
-    old and new.
+    next `pass`, which resets them, and lets new ones through; `late` brings answers late, requests
+    in time; `broken` resets every connection, old and new.
     """
 
     def __init__(self, cables: Cables, port: int, *, host: str = "127.0.0.1") -> None:
@@ -104,7 +105,7 @@ class Cable:
             up, other = await asyncio.open_connection("127.0.0.1", self._up)
             self._writers.add(other)
             await asyncio.gather(
-                self._pump(reader, other, flows), self._pump(up, writer, flows),
+                self._pump(reader, other, flows), self._pump(up, writer, flows, answers=True),
                 return_exceptions=True,
             )  # fmt: skip
         except (OSError, asyncio.CancelledError):
@@ -126,9 +127,13 @@ class Cable:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         flows: Callable[[], asyncio.Event],
+        *,
+        answers: bool = False,
     ) -> None:
         try:
             while data := await reader.read(_CHUNK):
+                if answers and self._mode == "late":
+                    await asyncio.sleep(_LATE)
                 await flows().wait()
                 writer.write(data)
                 await writer.drain()

@@ -11,6 +11,8 @@ from tests.chaos.history import ACTING, ENDED, Change, History
 _SIGNAL = 2.0
 # How long a transaction that frees a place may take to commit.
 _COMMIT = 2.0
+# A row that somebody holds, an outage of the database and a restart of everything in between.
+_PUT_BACK = 25.0
 _FINAL = ("state", "outcome", "epoch", "ended_at")
 # Drained, "restart me", killed by us, told to end before it could listen, or told so twice.
 _EXITS = frozenset({0, 75, -9, -15, 128 + 15})
@@ -187,6 +189,26 @@ def one_holder_per_lease(history: History) -> Iterator[str]:
             yield f"the token of {row['name']} did not rise with {row['holder']}"
 
 
+@checker("I5")
+def claimed_work_is_put_back(history: History) -> Iterator[str]:
+    """What a claimed start still has is put back soon, whoever held its row meanwhile."""
+    claimed: dict[str, float] = {}
+    for change in history.of("executors"):
+        if change.row.get("recovered_by") is not None:
+            claimed.setdefault(change.row["incarnation"], change.at)
+    held: dict[str, tuple[str, float]] = {}
+    for change in history.of("deploys"):
+        row = change.row
+        before, since = held.pop(row["id"], (None, 0.0))
+        if before is not None and before != row["incarnation"] and before in claimed:
+            seconds = change.at - max(since, claimed[before])
+            if seconds > _PUT_BACK:
+                yield f"{row['id']} stayed under a claimed start for {seconds:.0f} s"
+        if row["incarnation"] is not None and row["ended_at"] is None:
+            since = since if before == row["incarnation"] else change.at
+            held[row["id"]] = (row["incarnation"], since)
+
+
 @checker("I17")
 def nothing_is_taken_after_the_signal(history: History) -> Iterator[str]:
     """A worker that was told to end takes no deploy any more."""
@@ -232,6 +254,7 @@ CHECKERS = (
     one_request_one_deploy,
     admission_in_order,
     one_holder_per_lease,
+    claimed_work_is_put_back,
     nothing_is_taken_after_the_signal,
     processes_end_as_they_say,
 )

@@ -43,7 +43,7 @@ def plan(seed: int, client: str, count: int, environments: tuple[str, ...]) -> l
         what = draw.choices(list(_ACTS), list(_ACTS.values()))[0] if number else "deploy"
         mode = draw.choices(list(_MODES), list(_MODES.values()))[0]
         # Some outlast a takeover: only those show whether the earlier owner's hook is dead by then.
-        span = (6000, 11000, 7000) if mode == "long" else (150, 3000, 700)
+        span = (7000, 12000, 8000) if mode in ("long", "deaf") else (150, 3000, 700)
         milliseconds = int(draw.triangular(*span))
         version = f"{number}.{milliseconds}.{mode}"
         rest = draw.uniform(0.1, 1.2)

@@ -22,7 +22,7 @@ NEEDED = ("kill", "kill", "kill", "kill", "pause_long", "database_kill", "partit
 MORE = (
     "pause_short", "term", "backends", "stalled", "pool", "guard", "row_lock", "skew",
     "partition_short", "database_fast", "database_immediate", "api", "swizzle", "cut",
-    "outage", "term", "operator", "operator",
+    "outage", "term", "operator", "operator_early", "deploy_lock", "late",
 )  # fmt: skip
 _OF_DATABASE = frozenset({"database_fast", "database_immediate", "database_kill", "outage"})
 _BEYOND = (RECOVER + 2.0, RECOVER + 4.0)
@@ -160,6 +160,14 @@ class Nemesis:
         name = hook.executor
         self._note("operator", name)
         self._kill(hook, pause=RECOVER + 4.0)
+        self._call_operators(name)
+
+    def _operator_early(self, hook: Mark) -> None:
+        """Stopped, and recovered by people who are wrong: its hook lives until its lease ends."""
+        self._pause(hook, RECOVER + 4.0, "operator_early")
+        self._call_operators(hook.executor)
+
+    def _call_operators(self, name: str) -> None:
         for person in ("one", "other"):
             key = f"{name}-{now():.3f}-{person}"
             threading.Thread(target=self._recover, args=(name, key), daemon=True).start()
@@ -170,6 +178,19 @@ class Nemesis:
             status = self.stage.ask("/admin/recover", {"executor": name}, key)
             if status is not None and status < 300:
                 return
+
+    def _deploy_lock(self, hook: Mark) -> None:
+        """Killed while another session holds its deploys: a takeover has to pass them over."""
+
+        def hold(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+            query = "SELECT id FROM manent.deploys WHERE executor = %s FOR UPDATE"
+            with connection.transaction():
+                connection.execute(query, [hook.executor])
+                threading.Event().wait(RECOVER + 3.0)
+
+        self._in_background(hold)
+        # It comes back so late that others must have gone on by then.
+        self._after(0.3, lambda: self._kill(hook, kind="deploy_lock", pause=RECOVER + 30.0))
 
     def _skew(self, hook: Mark) -> None:
         environ = faketime(self._draw.choice([-90, 90, 600]))
@@ -264,6 +285,19 @@ class Nemesis:
 
     def _stalled(self, hook: Mark) -> None:
         self._cable(hook, "stalled", self._draw.uniform(1.0, 5.0), "stalled")
+
+    def _late(self, hook: Mark) -> None:
+        """Answers are under way for long, then none comes any more."""
+        name = hook.executor
+        fault = self._note("late", name)
+        self.stage.cable[name].set("late")
+
+        def heal() -> None:
+            self.stage.join(name)
+            self.stage.recorder.healed(fault)
+
+        self._after(6.0, lambda: self.stage.cable[name].set("silent"))
+        self._after(6.0 + self._draw.uniform(*_BEYOND), heal)
 
     # Faults of everybody
 

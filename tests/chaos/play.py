@@ -42,6 +42,7 @@ class Play:
     only: tuple[str, ...] = ()
     acts: int = _ACTS
     mutant: str = ""
+    strain: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def perform(play: Play, folder: Path) -> Result:
 
 def _on(server: Postgres, play: Play, folder: Path) -> Result:
     recorder = Recorder(folder, settings(play.seed))
-    stage = Stage(folder, server, recorder=recorder, mutant=play.mutant)
+    stage = Stage(folder, server, recorder=recorder, mutant=play.mutant, strain=play.strain)
     stop = threading.Event()
     try:
         stage.open()

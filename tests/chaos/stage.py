@@ -19,7 +19,8 @@ from tests.rig.serve import MAIN, Rig
 WORKERS = ("w1", "w2", "w3")
 APART = "w3"
 SECRET = "chaos-s3cret+/Qz7wKp0"  # noqa: S105 - planted: it must be found nowhere
-BEAT, STALE, RECOVER = 1.0, 5.0, 5.0
+# A person may recover long before a lease has ended: successors must wait for it.
+BEAT, STALE, RECOVER = 1.0, 3.0, 6.0
 HOOKS = ("deploy", "verify", "rollback")
 PLACES = {"prod": 2, "stage": 1}
 # Targets of each application, and how they are walked through.
@@ -37,7 +38,13 @@ class Stage(Rig):
     """All processes of a run; each reaches the database by a cable of its own."""
 
     def __init__(
-        self, folder: Path, server: Postgres, *, recorder: Recorder, mutant: str = ""
+        self,
+        folder: Path,
+        server: Postgres,
+        *,
+        recorder: Recorder,
+        mutant: str = "",
+        strain: str = "",
     ) -> None:
         self.server = server
         self.recorder = recorder
@@ -51,7 +58,7 @@ class Stage(Rig):
         self.environ: dict[str, Mapping[str, str]] = {}
         super().__init__(
             folder, server.create_database(), configuration(folder),
-            options=("--no-worker",), environ={"CHAOS_SECRET": SECRET, **mutated(mutant)},
+            options=("--no-worker",), environ={"CHAOS_SECRET": SECRET, **spoilt(mutant, strain)},
         )  # fmt: skip
 
     def write_config(self, name: str = MAIN) -> None:
@@ -179,10 +186,11 @@ def configuration(folder: Path) -> dict[str, Any]:
     }
 
 
-def mutated(mutant: str) -> dict[str, str]:
-    """Variables that make every process of the stage a mutant."""
-    place = Path(__file__).with_name("site")
-    return {"CHAOS_MUTANT": mutant, "PYTHONPATH": str(place)} if mutant else {}
+def spoilt(mutant: str, strain: str) -> dict[str, str]:
+    """Variables that make every process of the stage a mutant, or strain it."""
+    place = str(Path(__file__).with_name("site"))
+    found = {"CHAOS_MUTANT": mutant, "CHAOS_STRAIN": strain}
+    return {**found, "PYTHONPATH": place} if mutant or strain else {}
 
 
 def faketime(seconds: int) -> dict[str, str] | None:

@@ -235,6 +235,13 @@ def one_deploy_for_two_instants(story: Story) -> None:
     _instants(story, ("12:01", "one"), ("12:02", "one"))
 
 
+def left_under_a_claimed_start(story: Story) -> None:
+    story.row("executors", 18.0, id="w1", incarnation="i1", recovered_by="w2")
+    story.deploy_row("three", 19.0, "PENDING")
+    story.deploy_row("three", 60.0, "ENQUEUED", executor=None, incarnation=None)
+    story.close("three", 61.0, "ERROR", outcome="failed")
+
+
 SPOILT: dict[Spoil, str] = {
     another_deploy_beside: "I1",
     another_epoch_beside: "I1",
@@ -251,6 +258,7 @@ SPOILT: dict[Spoil, str] = {
     a_step_twice_in_one_epoch: "I4",
     an_attempt_twice: "I4",
     no_end: "I5",
+    left_under_a_claimed_start: "I5",
     accepted_and_gone: "I5",
     an_end_that_changes: "I5",
     one_key_two_deploys: "I6",

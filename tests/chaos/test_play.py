@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import checkers, mutants
+from tests.chaos import checkers, mutants, strains
 from tests.chaos.checkers_words import ends
 from tests.chaos.play import Play, perform
 
@@ -41,13 +41,44 @@ def test_ten_seeds_of_six_minutes(seed: int, tmp_path: Path) -> None:
     assert result.missing == [], str(result)
 
 
+# By which faults, and under which strain.
+_FOUND_BY: dict[str, tuple[tuple[str, ...], str]] = {
+    "no_epoch_check": (("kill", "pause_short", "pause_short"), "absent_minded"),
+    "no_slot_key": (("kill", "pause_short"), ""),
+    "no_attempt_lease": (("pause_long", "partition_long"), ""),
+    "lease_from_the_answer": (("late",), ""),
+    "no_standing_put_back": (("deploy_lock",), ""),
+    "no_look_at_earlier_attempts": (("operator_early",), ""),
+    "term_at_lease_end": (("pause_long", "partition_long"), ""),
+    "guard_death_is_exit": (("guard",), "slow_sweep"),
+    "no_word_on_an_instant": (("kill", "api"), ""),
+}
+# Whoever dispatches has asked under the deploy's lock before: only the interleaving shows it.
+_SECOND_LINES = frozenset({"dispatch_of_the_ended"})
+
+
+def test_every_mutation_has_its_faults() -> None:
+    assert set(_FOUND_BY) | _SECOND_LINES == set(mutants.MUTATIONS)
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("mutant", mutants.MUTATIONS)
+@pytest.mark.parametrize("mutant", _FOUND_BY)
 def test_faults_find_every_mutation(mutant: str, tmp_path: Path) -> None:
     """By chance, where the interleavings of test_mutations.py find them at once."""
+    only, strain = _FOUND_BY[mutant]
     for seed in range(301, 306):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        if perform(Play(seed, seconds=120, mutant=mutant), folder).violations:
+        play = Play(seed, seconds=60, mutant=mutant, only=only, strain=strain)
+        if perform(play, folder).violations:
             return
     pytest.fail(f"{mutant} went unnoticed")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("strain", strains.STRAINS)
+def test_the_product_holds_under_every_strain(strain: str, tmp_path: Path) -> None:
+    only = next(faults for faults, name in _FOUND_BY.values() if name == strain)
+    result = perform(Play(301, seconds=60, only=only, strain=strain), tmp_path)
+    result.history.write(tmp_path / "history.jsonl")
+    assert result.violations == [], f"{result}\nhistory: {tmp_path}"
