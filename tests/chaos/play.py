@@ -168,8 +168,10 @@ def _settle(stage: Stage) -> float:
         try:
             for schedule in stage.get("/schedules")["items"]:
                 stage.http("DELETE", f"/schedules/{schedule['name']}")
-            for lock in stage.get("/locks")["items"]:
-                stage.http("DELETE", f"/locks/{lock['id']}")
+            # Nobody would lift what a failed deploy or a rollback has left.
+            for sort in ("locks", "holds"):
+                for mark in stage.get(f"/{sort}")["items"]:
+                    stage.http("DELETE", f"/{sort}/{mark['id']}")
             if not _everything(stage, ["DELAYED", "ENQUEUED", "PENDING"]):
                 break
         except (httpx2.HTTPError, AssertionError):
