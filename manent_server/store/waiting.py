@@ -14,10 +14,11 @@ from manent_server.domain import promotion
 from manent_server.domain.deploy import Kind, Phase, State
 from manent_server.domain.gates import Asked
 from manent_server.store import deploys, queue
+from manent_server.store.among import among
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
-_CHUNK = 500
+_CHUNK = 2000
 
 
 class Likeness(NamedTuple):
@@ -61,7 +62,7 @@ def read(tx: Transaction, environment: str, *, only: Sequence[str] | None = None
     return [
         _of(row)
         for ids in _chunks(only)
-        for row in tx.connection.execute(query.where(d.c.id.in_(ids)))
+        for row in tx.connection.execute(query.where(among(tx, d.c.id, ids)))
     ]
 
 
@@ -105,7 +106,7 @@ def orders(tx: Transaction, rows: Sequence[Waiting]) -> dict[str, Mapping[str, A
         found.order_digest: found.order_body
         for ids in _chunks(list(one_of.values()))
         for found in tx.connection.execute(
-            sa.select(d.c.order_digest, d.c.order_body).where(d.c.id.in_(ids))
+            sa.select(d.c.order_digest, d.c.order_body).where(among(tx, d.c.id, ids))
         )
     }
 
@@ -148,7 +149,7 @@ def show(tx: Transaction, phase: Phase, rows: Sequence[Waiting]) -> None:
 def _change(tx: Transaction, rows: Sequence[Waiting], **values: Any) -> None:
     d = tx.tables.deploys
     for ids in _chunks([row.id for row in rows]):
-        change = sa.update(d).where(d.c.id.in_(ids), d.c.state == State.DELAYED)
+        change = sa.update(d).where(among(tx, d.c.id, ids), d.c.state == State.DELAYED)
         tx.connection.execute(change.values(**values, blocked=None, revision=d.c.revision + 1))
 
 
@@ -156,7 +157,7 @@ def wake_at(tx: Transaction, instants: Mapping[str, datetime | None]) -> None:
     """When each of them is looked at again; None: only when something happens."""
     w = tx.tables.wakes
     for ids in _chunks(list(instants)):
-        tx.connection.execute(sa.delete(w).where(w.c.deploy.in_(ids)))
+        tx.connection.execute(sa.delete(w).where(among(tx, w.c.deploy, ids)))
     rows = [
         {"deploy": deploy, "at": at, "reason": "gate"}
         for deploy, at in instants.items()
