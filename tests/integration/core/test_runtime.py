@@ -1,5 +1,7 @@
-"""The engine's launch, when the database is away at that moment."""
+"""The engine: its launch when the database is away at that moment, and how much it takes."""
 
+import threading
+import time
 from datetime import timedelta
 
 import psycopg
@@ -10,12 +12,14 @@ from manent_server.domain.errors import Unavailable
 from manent_server.engine.identity import identify
 from manent_server.engine.runtime import Pools, Runtime
 from manent_server.store.engine import connect, dispose
-from tests.rig.core import STALE_AFTER, Ground
+from tests.rig.core import STALE_AFTER, Core, Ground
+from tests.rig.process import until
 
-POOLS = Pools(["default"], 2, timedelta(seconds=1))
+pytestmark = pytest.mark.postgres
+# The queue keeps its room in a row, so that it outlasts a test.
+POOLS = Pools(["default"], 1, timedelta(milliseconds=100))
 
 
-@pytest.mark.postgres
 def test_a_launch_waits_for_the_database(postgres_ground: Ground) -> None:
     """B37: a restart of Postgres in that moment ends no worker."""
     engines = connect(
@@ -41,3 +45,36 @@ def test_a_launch_waits_for_the_database(postgres_ground: Ground) -> None:
     finally:
         runtime.destroy(limit=timedelta(seconds=1))
         dispose(engines)
+
+
+def test_no_more_is_taken_than_there_is_room_for(postgres_core: Core) -> None:
+    """B29: what waits stays with everybody: nobody's attempt, and nobody's when its taker dies."""
+    core = postgres_core
+    core.worker("w9")
+    places = [
+        ("shop", "staging"),
+        ("shop", "production"),
+        ("mail", "production"),
+        ("news", "manual"),
+    ]
+    waiting = [core.submit(*place) for place in places]
+    room, taken = threading.Semaphore(0), []
+
+    def journey(deploy: str, _: int) -> None:
+        taken.append(deploy)
+        assert room.acquire(timeout=30)
+
+    runtime = Runtime(core.engines, identify("w9"), POOLS, journey)
+    runtime.launch()
+    try:
+        for count in range(1, len(waiting) + 1):
+            until(lambda count=count: len(taken) == count, what="the next one")
+            time.sleep(0.5)  # five looks at the queue
+            held = [core.delivery(deploy) for deploy in waiting]
+            mine = [one for one in held if one and one.is_taken and not one.is_over]
+            assert (len(mine), len(taken)) == (1, count)
+            room.release()
+    finally:
+        room.release(len(waiting))
+        runtime.destroy(limit=timedelta(seconds=2))
+    assert sorted(taken) == sorted(waiting)
