@@ -8,6 +8,7 @@ from functools import partial
 
 from manent_server.domain import gates
 from manent_server.domain.deploy import Kind, Outcome, Phase, State
+from manent_server.domain.errors import Unavailable
 from manent_server.domain.gates import Facts
 from manent_server.domain.rules import load as load_rules
 from manent_server.engine import closing
@@ -68,6 +69,9 @@ class Admission:
                     break
         except LeaseLost:
             raise
+        except Unavailable as error:
+            _log.warning("admission to %s is put off: %s", environment, error.detail)
+            return False
         except Exception:  # noqa: BLE001 - logged whole; what came before stays done
             _log.exception("admission to %s failed; the next round tries again", environment)
             return False

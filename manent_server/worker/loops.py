@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from manent_server.domain.errors import Unavailable
 from manent_server.store import workers
+from manent_server.store.repeat import is_transient
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.workers import Lease, LeaseLost
 from manent_server.usecases.desk import Desk
@@ -124,8 +125,12 @@ class Loop:
             self._tenure.lose()
         except Unavailable:
             self._tenure.lose()
-        except Exception:  # noqa: BLE001 - logged whole; a loop outlives its rounds
-            _log.exception("loop %s failed; it goes on", self._job.name)
+        except Exception as error:  # noqa: BLE001 - a loop outlives its rounds
+            # What the engine asks for itself meets outages too.
+            if is_transient(error):
+                _log.warning("loop %s goes on when the database does", self._job.name)
+            else:
+                _log.exception("loop %s failed; it goes on", self._job.name)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._job.every.total_seconds()):

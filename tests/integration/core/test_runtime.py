@@ -78,3 +78,17 @@ def test_no_more_is_taken_than_there_is_room_for(postgres_core: Core) -> None:
         room.release(len(waiting))
         runtime.destroy(limit=timedelta(seconds=2))
     assert sorted(taken) == sorted(waiting)
+
+
+def test_the_room_of_a_pool_is_said_to_be_that_of_all_its_workers(
+    postgres_core: Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R18: the last one to start decides, and says what it has changed."""
+    for room in (3, 1):
+        pools = Pools(["default"], room, POOLS.polling_interval)
+        runtime = Runtime(postgres_core.engines, identify("w9"), pools, lambda *_: None)
+        caplog.clear()
+        runtime.launch()
+        runtime.destroy(limit=timedelta(0))
+    [said] = [line for line in caplog.messages if "pool default had" in line]
+    assert "(3, 0.1); now (1, 0.1), for all of its workers" in said
