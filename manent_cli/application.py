@@ -48,6 +48,7 @@ MODULES: Final[Mapping[str, str]] = {
     "stop": "marks",
     "resume-all": "marks",
     "schedule": "schedule",
+    "audit": "audit",
     "sinks": "notice",
     "notices": "notice",
     "resend": "notice",

@@ -14,6 +14,7 @@ from starlette.routing import Match
 from manent_server.api import (
     admin,
     approvals,
+    audit,
     deploys,
     events,
     logs,
@@ -43,6 +44,7 @@ ROUTERS = (
     schedules.router,
     events.router,
     notices.router,
+    audit.router,
     admin.router,
 )
 

@@ -27,6 +27,7 @@ from manent_server.usecases import answer as answering
 from manent_server.usecases import executors as registry
 from manent_server.usecases import mark as marking
 from manent_server.usecases import plan as planning
+from manent_server.usecases import recall as recalling
 from manent_server.usecases import rerun as rerunning
 from manent_server.usecases import retry as retrying
 from manent_server.usecases import schedule as scheduling
@@ -82,6 +83,7 @@ class Calls:
     resend: Call = telling.resend
     sinks: Call = telling.shown
     resend_all: Call = telling.resend_all
+    audit: Call = recalling.recall
     executors: Call = registry.executors
     recover: Call = recover.recover
     forget: Call = registry.forget

@@ -85,6 +85,21 @@ def link(previous: str, number: int, text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Which records to list; `action` may end in `*`."""
+
+    actor: str | None = None
+    action: str | None = None
+    deploy: str | None = None
+    application: str | None = None
+    environment: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True)
 class Break:
     """The first place where the record is not what was chained."""
 

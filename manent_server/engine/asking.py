@@ -39,7 +39,16 @@ def ask(tx: Transaction, run: Run, asked: Asked) -> None:
         incarnation=None,
     )
     detail = {"topic": asked.topic, "steps": list(asked.steps), "detail": asked.detail}
-    deed = Deed("manent", "deploy.asked", row.id, row.application, row.environment, detail)
+    deed = Deed(
+        "manent",
+        "deploy.asked",
+        row.id,
+        row.application,
+        row.environment,
+        detail,
+        before=row.standing,
+        after={"state": row.state, "phase": asked.topic},
+    )
     records.write_audit(tx, deed, at=at)
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from manent_server.domain import inventory as inventories
+from manent_server.domain.access import Caller
 from manent_server.domain.deploy import LOCKING, Kind, Outcome, state_of
 from manent_server.domain.inventory import Change, Knowledge, Standing
 from manent_server.domain.marks import Mark, Sort
@@ -30,7 +31,7 @@ class Ending:
     deploy: str
     epoch: int | None
     outcome: Outcome
-    actor: str = ACTOR
+    actor: Caller | str = ACTOR
     error: Mapping[str, Any] | None = None
     superseded_by: str | None = None
     is_on_word: bool = False
@@ -78,7 +79,16 @@ def close(tx: Transaction, ending: Ending) -> bool:
     if ending.superseded_by is not None:
         detail["superseded_by"] = ending.superseded_by
     detail |= _told(row)
-    deed = Deed(ending.actor, "deploy.ended", row.id, row.application, row.environment, detail)
+    deed = Deed(
+        ending.actor,
+        "deploy.ended",
+        row.id,
+        row.application,
+        row.environment,
+        detail,
+        before=row.standing,
+        after={"state": state_of(ending.outcome), "outcome": ending.outcome},
+    )
     records.write_audit(tx, deed, at=at)
     return True
 

@@ -176,7 +176,14 @@ def _gates_closed(tx: Transaction, deploy: Deploy) -> bool:
         records.wake(tx, deploy.id, looks_at, "gate")
     detail = {"gates": [gate.detail for gate in closed]}
     deed = Deed(
-        "manent", "deploy.delayed", deploy.id, deploy.application, deploy.environment, detail
+        "manent",
+        "deploy.delayed",
+        deploy.id,
+        deploy.application,
+        deploy.environment,
+        detail,
+        before=deploy.standing,
+        after={"state": State.DELAYED, "phase": closed[0].phase},
     )
     records.write_audit(tx, deed, at=at)
     return True
@@ -247,5 +254,14 @@ def _tell_start(tx: Transaction, deploy: Deploy, identity: Identity, at: datetim
         "kind": deploy.kind,
         "executor": identity.executor,
     }
-    deed = Deed("manent", STARTED, deploy.id, deploy.application, deploy.environment, detail)
+    deed = Deed(
+        "manent",
+        STARTED,
+        deploy.id,
+        deploy.application,
+        deploy.environment,
+        detail,
+        before=deploy.standing,
+        after={"state": State.PENDING, "phase": _phase(deploy)},
+    )
     records.write_audit(tx, deed, at=at)

@@ -11,7 +11,9 @@ import sqlalchemy as sa
 
 from manent_server.domain import audit
 from manent_server.domain import events as kinds
-from manent_server.domain.audit import Head, Link
+from manent_server.domain.access import Caller
+from manent_server.domain.audit import Head, Link, Wanted
+from manent_server.domain.errors import Invalid
 from manent_server.store import events
 from manent_server.store.clean import clean
 from manent_server.store.tables import Tables
@@ -25,19 +27,18 @@ _EVENT = ("id", "at", "actor", "deploy", "application", "environment")
 class Deed:
     """Who did what to which deploy, application and environment.
 
-    `id` is given where a repeated transaction has to find its own deed. `channel` and `address`
-    say which way it came; `before` and `after` what it changed.
+    `actor` is who asked, with the way it came; a name alone for what nobody asks for just now.
+    `id` is given where a repeated transaction has to find its own deed. `before` and `after` say
+    what it changed.
     """
 
-    actor: str
+    actor: Caller | str
     action: str
     deploy: str | None = None
     application: str | None = None
     environment: str | None = None
     detail: Mapping[str, Any] | None = None
     id: str | None = None
-    channel: str | None = None
-    address: str | None = None
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
 
@@ -63,10 +64,11 @@ def write_audits(tx: Transaction, deeds: Sequence[Deed], *, at: datetime) -> Non
 def _row(deed: Deed, at: datetime) -> dict[str, Any]:
     """The columns of a record, and what only its event needs."""
     detail = clean(dict(deed.detail or {}))
+    caller = deed.actor if isinstance(deed.actor, Caller) else None
     values = clean(
         {
             "id": deed.id or secrets.token_hex(16),
-            "actor": deed.actor,
+            "actor": caller.name if caller is not None else deed.actor,
             "action": deed.action,
             "deploy": deed.deploy,
             "application": deed.application,
@@ -74,8 +76,8 @@ def _row(deed: Deed, at: datetime) -> dict[str, Any]:
         }
     )
     rest = {
-        "channel": deed.channel,
-        "address": deed.address,
+        "channel": caller.channel if caller is not None else None,
+        "address": caller.address if caller is not None else None,
         "before": deed.before,
         "after": deed.after,
     }
@@ -106,6 +108,67 @@ def read_detail(tx: Transaction, record: str) -> dict[str, Any] | None:
     a = tx.tables.audit
     found = tx.connection.execute(sa.select(a.c.record).where(a.c.id == record)).scalar()
     return dict(audit.parse(found)["detail"] or {}) if found else None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A record as it is listed; without a number it is not chained yet."""
+
+    id: str
+    number: int | None
+    hash: str | None
+    text: str
+
+
+def page(tx: Transaction, wanted: Wanted) -> tuple[list[Recorded], str | None]:
+    """Records, the newest first, and what to ask before for the next page.
+
+    Raises:
+        Invalid: `before` is no record.
+    """
+    a, c = tx.tables.audit, tx.tables.audit_chain
+    query = (
+        sa.select(a.c.id, c.c.number, c.c.hash, a.c.record)
+        .join_from(a, c, c.c.entry == a.c.entry, isouter=True)
+        .where(*_matching(tx, wanted))
+        .order_by(a.c.entry.desc())
+        .limit(wanted.limit + 1)
+    )
+    rows = [Recorded(*row) for row in tx.connection.execute(query)]
+    shown = rows[: wanted.limit]
+    return shown, shown[-1].id if len(rows) > wanted.limit else None
+
+
+def _matching(tx: Transaction, wanted: Wanted) -> Iterator[sa.ColumnElement[bool]]:
+    a = tx.tables.audit
+    for name in ("actor", "deploy", "application", "environment"):
+        value = getattr(wanted, name)
+        if value is not None:
+            yield a.c[name] == value
+    if wanted.action is not None and wanted.action.endswith("*"):
+        yield a.c.action.startswith(wanted.action.removesuffix("*"), autoescape=True)
+    elif wanted.action is not None:
+        yield a.c.action == wanted.action
+    if wanted.since is not None:
+        yield a.c.at >= wanted.since
+    if wanted.until is not None:
+        yield a.c.at < wanted.until
+    if wanted.before is not None:
+        yield a.c.entry < _entry(tx, wanted.before)
+
+
+def _entry(tx: Transaction, record: str) -> int:
+    a = tx.tables.audit
+    found: int | None = tx.connection.execute(
+        sa.select(a.c.entry).where(a.c.id == record)
+    ).scalar_one_or_none()
+    if found is None:
+        raise Invalid(
+            "the cursor is not one of ours",
+            code="cursor_invalid",
+            next="give `next` of the page before as `before`",
+        )
+    return found
 
 
 def has_waiting(tx: Transaction) -> bool:

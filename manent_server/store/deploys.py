@@ -90,6 +90,11 @@ class Deploy:
     log_dropped: int
 
     @property
+    def standing(self) -> dict[str, str | None]:
+        """Where it stands, for the record of what changes that."""
+        return {"state": self.state, "phase": self.phase}
+
+    @property
     def is_live(self) -> bool:
         """Whether it has not ended."""
         return self.state in LIVE_STATES

@@ -8,6 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain import audit
+from manent_server.domain.access import Caller
 from manent_server.domain.marks import Mark, Sort
 from manent_server.store import records
 from manent_server.store.clean import clean
@@ -24,12 +26,22 @@ def insert(tx: Transaction, mark: Mark) -> None:
     tx.connection.execute(tx.tables.marks.insert().values(**clean(dict(values))))
 
 
-def record(tx: Transaction, mark: Mark, verb: str, *, by: str, at: datetime) -> None:
+def record(tx: Transaction, mark: Mark, verb: str, *, by: Caller | str, at: datetime) -> None:
     """Put on record that a mark was `set` or `lifted`."""
     detail = {str(mark.sort): mark.id, "reason": mark.reason, "version": mark.version}
     shown = {name: value for name, value in detail.items() if value is not None}
     place = (mark.deploy, mark.application, mark.environment)
-    records.write_audit(tx, Deed(by, f"{mark.sort}.{verb}", *place, shown), at=at)
+    stands = _stands(mark)
+    before, after = (None, stands) if verb == "set" else (stands, None)
+    deed = Deed(by, f"{mark.sort}.{verb}", *place, shown, before=before, after=after)
+    records.write_audit(tx, deed, at=at)
+
+
+def _stands(mark: Mark) -> dict[str, Any]:
+    """What binds while it stands."""
+    instants = {"starts_at": mark.starts_at, "expires_at": mark.expires_at}
+    known = {name: audit.instant(at) for name, at in instants.items() if at is not None}
+    return {"id": mark.id, "owner": mark.owner, "reason": mark.reason, **known}
 
 
 @cache

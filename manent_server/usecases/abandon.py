@@ -71,9 +71,7 @@ def _abandon(
     deploys.update(tx, row.id, warnings=[*(row.warnings or ()), *words])
     _record(tx, row, request, caller, words)
     error = {"code": "abandoned", "message": f"given up by {caller.name}: {request.reason}"}
-    ending = Ending(
-        row.id, None, Outcome.ABANDONED, actor=caller.name, error=error, is_on_word=True
-    )
+    ending = Ending(row.id, None, Outcome.ABANDONED, actor=caller, error=error, is_on_word=True)
     closing.close(tx, ending)
 
 
@@ -150,5 +148,13 @@ def _record(
     tx: Transaction, row: Deploy, request: AbandonRequest, caller: Caller, words: Sequence[str]
 ) -> None:
     detail = {"reason": request.reason, "forced": request.force, "rests_on": list(words)}
-    deed = Deed(caller.name, "deploy.abandoned", row.id, row.application, row.environment, detail)
+    deed = Deed(
+        caller,
+        "deploy.abandoned",
+        row.id,
+        row.application,
+        row.environment,
+        detail,
+        before=row.standing,
+    )
     records.write_audit(tx, deed, at=tx.now())

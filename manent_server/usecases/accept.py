@@ -264,11 +264,12 @@ def _record(tx: Transaction, draft: Draft, closed: Sequence[ClosedGate], at: dat
     if draft.lineage is not None:
         detail |= {"rerun_of": draft.lineage.of, "from": draft.lineage.begin}
     place = (draft.id, draft.application, draft.environment.name)
-    deeds = [Deed(draft.caller.name, "deploy.requested", *place, detail)]
+    after = {"state": State.DELAYED if closed else State.ENQUEUED}
+    deeds = [Deed(draft.caller, "deploy.requested", *place, detail, after=after)]
     if _stage(draft) is not None and gates.APPROVAL in draft.override:
         rules = [rule.name for rule in draft.order.approvals]
         bypass = {"rules": rules, "reason": draft.reason, "version": draft.version}
-        deeds.append(Deed(draft.caller.name, "approval.bypassed", *place, bypass))
+        deeds.append(Deed(draft.caller, "approval.bypassed", *place, bypass))
     if closed:
         why = {"gates": [gate.detail for gate in closed]}
         deeds.append(Deed("manent", "deploy.delayed", *place, why))

@@ -57,7 +57,7 @@ def answer(
             question = _demand_question(row)
             steps = _demand_answer(row, question, request)
             reply = Reply(mine, request.answer, caller.name, tx.now(), request.reason)
-            _give(tx, desk, _Given(row, question.answered(steps, reply), steps, reply))
+            _give(tx, desk, _Given(row, question.answered(steps, reply), steps, reply, caller))
         once.remember(tx, caller, key, row.id)
         return row.id
 
@@ -139,6 +139,7 @@ class _Given:
     question: Question
     steps: tuple[str, ...]
     reply: Reply
+    caller: Caller
 
 
 def _give(tx: Transaction, desk: Desk, given: _Given) -> None:
@@ -152,7 +153,15 @@ def _give(tx: Transaction, desk: Desk, given: _Given) -> None:
         if reply.answer in (Answer.RETRY, Answer.SKIP):
             _open_pass(tx, given)
     detail = {"answer": reply.answer, "steps": list(given.steps), "reason": reply.reason}
-    deed = Deed(reply.by, "deploy.answered", row.id, row.application, row.environment, detail)
+    deed = Deed(
+        given.caller,
+        "deploy.answered",
+        row.id,
+        row.application,
+        row.environment,
+        detail,
+        before=row.standing,
+    )
     records.write_audit(tx, deed, at=reply.at)
     if is_done:
         _go_on(tx, desk, given)

@@ -86,10 +86,21 @@ def _cancel(tx: Transaction, desk: Desk, row: Deploy, asked: _Asked) -> None:
     )
     detail = {"rollback": request.rollback, "reason": request.reason}
     place = row.application, row.environment
-    deed = Deed(caller.name, "deploy.cancel", row.id, *place, detail, id=asked.id)
+    asked_for = {"is_asked": True, "rollback": _wants_rollback(row, request)}
+    before = {**row.standing, "cancel": {"is_asked": not is_first, "rollback": row.cancel_rollback}}
+    deed = Deed(
+        caller,
+        "deploy.cancel",
+        row.id,
+        *place,
+        detail,
+        id=asked.id,
+        before=before,
+        after={**row.standing, "cancel": asked_for},
+    )
     records.write_audit(tx, deed, at=at)
     if row.handed_out_at is None:
-        closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=caller.name))
+        closing.close(tx, Ending(row.id, None, Outcome.CANCELLED, actor=caller))
     elif row.executor is None or executors.is_abandoned(tx, desk, row):
         _conclude_unowned(tx, desk, row, caller)
     elif is_first and row.phase != Phase.ROLLING_BACK:
@@ -110,9 +121,9 @@ def _conclude_unowned(tx: Transaction, desk: Desk, row: Deploy, caller: Caller) 
         )
         deploys.update(tx, row.id, warnings=[*(row.warnings or ()), words])
         detail = {"rests_on": words, "attempts": [attempt.id for attempt in ended]}
-        deed = Deed(caller.name, "deploy.vouched", row.id, row.application, row.environment, detail)
+        deed = Deed(caller, "deploy.vouched", row.id, row.application, row.environment, detail)
         records.write_audit(tx, deed, at=tx.now())
-    if not conclude(tx, desk, row.id, actor=caller.name) and row.phase != Phase.ROLLING_BACK:
+    if not conclude(tx, desk, row.id, actor=caller) and row.phase != Phase.ROLLING_BACK:
         deploys.update(tx, row.id, phase=Phase.CANCELLING)
 
 
@@ -123,7 +134,7 @@ def _wants_rollback(row: Deploy, request: CancelRequest) -> bool:
     return request.rollback or row.cancel_rollback
 
 
-def conclude(tx: Transaction, desk: Desk, deploy: str, *, actor: str) -> bool:
+def conclude(tx: Transaction, desk: Desk, deploy: str, *, actor: Caller | str) -> bool:
     """End a cancelled deploy that nobody runs: roll it back if asked, else close it.
 
     Returns:

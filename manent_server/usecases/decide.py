@@ -249,5 +249,5 @@ def _record(tx: Transaction, asked: _Asked, *, is_given: bool) -> None:
         "given": is_given,
     }
     place = (row.id, row.application, row.environment)
-    deed = Deed(asked.caller.name, "approval.decided", *place, detail, id=asked.vote)
+    deed = Deed(asked.caller, "approval.decided", *place, detail, id=asked.vote)
     records.write_audit(tx, deed, at=tx.now())

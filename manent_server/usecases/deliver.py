@@ -169,7 +169,9 @@ def _record(
         why = f"the sink is off: {reason}"
         dropped = notices.kill_waiting(tx, notice.sink, why, at=at)
         detail = {"sink": notice.sink, "reason": reason, "dropped": dropped}
-        records.write_audit(tx, Deed("manent", "sink.off", detail=detail), at=at)
+        before, after = {"is_on": True}, {"is_on": False}
+        deed = Deed("manent", "sink.off", detail=detail, before=before, after=after)
+        records.write_audit(tx, deed, at=at)
     elif verdict.state == NoticeState.DEAD:
         records.write_audit(tx, _failed(notice, error), at=at)
 

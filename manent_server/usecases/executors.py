@@ -106,11 +106,16 @@ def forget(desk: Desk, executor: str, *, caller: Caller) -> dict[str, Any]:
         _demand_empty(tx, row, held)
         seen[:] = [row]
         workers.forget(tx, row.id, row.incarnation)
-        deed = Deed(caller.name, "executor.forgotten", detail={"executor": executor})
+        deed = Deed(caller, "executor.forgotten", detail={"executor": executor}, before=_stood(row))
         records.write_audit(tx, deed, at=tx.now())
 
     desk.store.once(work_on)
     return {"id": executor, "forgotten": True}
+
+
+def _stood(row: Executor) -> dict[str, Any]:
+    names = ("id", "hostname", "version", "build", "recovered_by")
+    return {name: getattr(row, name) for name in names}
 
 
 def _demand_empty(tx: Transaction, row: Executor, held: Sequence[Holding]) -> None:

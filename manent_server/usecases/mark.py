@@ -50,7 +50,7 @@ def put(
         if marks.read(tx, drafted["id"]) is None:
             mark = Mark(**drafted, created_at=at)
             marks.insert(tx, mark)
-            marks.record(tx, mark, "set", by=caller.name, at=at)
+            marks.record(tx, mark, "set", by=caller, at=at)
         once.remember(tx, caller, key, drafted["id"])
         return str(drafted["id"])
 
@@ -119,7 +119,7 @@ def lift(desk: Desk, sort: Sort, mark: str, *, caller: Caller) -> dict[str, Any]
         # Without one that stands the answer to an earlier COMMIT was lost.
         if any(one.id == mark for one in standing):
             marks.lift(tx, [mark], by=caller.name, at=at)
-            marks.record(tx, held, "lifted", by=caller.name, at=at)
+            marks.record(tx, held, "lifted", by=caller, at=at)
         records.wake_waiting(tx, held.environment, held.application, at=at)
         return [environment.name for environment in queue.environments(tx)]
 

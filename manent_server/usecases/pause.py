@@ -17,6 +17,11 @@ from manent_server.usecases import fire, once, timetable
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey
 
+_CHANGES = {
+    "schedule.paused": {"is_paused": True},
+    "schedule.resumed": {"is_paused": False},
+    "schedule.deleted": {"is_deleted": True},
+}
 Change = Callable[[Transaction, Schedule, datetime], bool]
 
 
@@ -134,5 +139,15 @@ def _audit(  # noqa: PLR0913 - who did what to which schedule, why and when
     at: datetime,
 ) -> None:
     detail = {"schedule": row.name} | ({"reason": reason} if reason else {})
-    deed = Deed(caller.name, action, None, row.application, row.environment, detail)
+    before = {"is_paused": row.paused_at is not None, "is_deleted": row.deleted_at is not None}
+    deed = Deed(
+        caller,
+        action,
+        None,
+        row.application,
+        row.environment,
+        detail,
+        before=before,
+        after=before | _CHANGES[action],
+    )
     records.write_audit(tx, deed, at=at)

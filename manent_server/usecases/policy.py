@@ -8,7 +8,8 @@ from manent_server.domain import order as orders
 from manent_server.domain import rules
 from manent_server.domain.errors import Conflict
 from manent_server.settings.values import Environment, Settings
-from manent_server.store import deploys, policy
+from manent_server.store import deploys, policy, records
+from manent_server.store.records import Deed
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases import needs
@@ -58,6 +59,10 @@ def _write(tx: Transaction, settings: Settings, release: str, by: str) -> bool:
         places = sorted(application.environments)
         policy.write_application(tx, name, places, revision=revision)
     policy.retire(tx, revision=revision)
+    before = {"digest": current.digest, "release": current.release} if current else None
+    after = {"digest": mark, "release": release}
+    deed = Deed(by, "policy.written", detail={"revision": revision}, before=before, after=after)
+    records.write_audit(tx, deed, at=tx.now())
     return True
 
 

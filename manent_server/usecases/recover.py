@@ -44,7 +44,7 @@ class Claim:
     id: str
     executor: str
     by: str
-    actor: str
+    actor: Caller | str
     demand: Callable[[Transaction, Executor | None], None]
     reason: str | None = None
     is_forced: bool = False
@@ -74,7 +74,7 @@ def recover(
         id=secrets.token_hex(16),
         executor=request.executor,
         by=claimant(caller),
-        actor=caller.name,
+        actor=caller,
         demand=_unforced(desk) if not request.force else _anything,
         reason=request.reason,
         is_forced=request.force,
@@ -158,7 +158,12 @@ def take(tx: Transaction, desk: Desk, claim: Claim, taken: Sequence[Holding]) ->
     survey = survey.but(put_back.put_back(tx, desk, free, words=survey.words))
     answer = survey.answer()
     at = tx.now()
-    deeds = [Deed(claim.actor, "executor.recovered", detail=answer, id=claim.id)]
+    before = {"recovered_by": row.recovered_by if row is not None else None}
+    after = {"recovered_by": claim.by}
+    recovered = Deed(
+        claim.actor, "executor.recovered", detail=answer, id=claim.id, before=before, after=after
+    )
+    deeds = [recovered]
     deeds += [_deed(claim, found) for found in survey.found if found.is_free]
     records.write_audits(tx, deeds, at=at)
     return answer
@@ -167,7 +172,15 @@ def take(tx: Transaction, desk: Desk, claim: Claim, taken: Sequence[Holding]) ->
 def _deed(claim: Claim, found: "_Found") -> Deed:
     row = found.deploy
     detail = {"executor": claim.executor, "by": claim.by, "from_step": found.from_step}
-    return Deed(claim.actor, "deploy.taken_over", row.id, row.application, row.environment, detail)
+    return Deed(
+        claim.actor,
+        "deploy.taken_over",
+        row.id,
+        row.application,
+        row.environment,
+        detail,
+        before={**row.standing, "executor": row.executor},
+    )
 
 
 @dataclass(frozen=True)

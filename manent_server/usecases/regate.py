@@ -56,9 +56,7 @@ def regate(
             _take(tx, row, today)
             detail = {"keys": changed, "reason": request.reason}
             place = (row.id, row.application, row.environment)
-            records.write_audit(
-                tx, Deed(caller.name, "deploy.regated", *place, detail), at=tx.now()
-            )
+            records.write_audit(tx, Deed(caller, "deploy.regated", *place, detail), at=tx.now())
         once.remember(tx, caller, key, row.id)
         return row.id
 

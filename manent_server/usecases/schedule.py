@@ -1,6 +1,7 @@
 """Schedule: deploy again and again, at the instants of a cron expression."""
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from manent_server.domain import access, duration, names
@@ -38,7 +39,7 @@ def schedule(
         if schedules.insert(tx, made):
             detail = {"schedule": values["name"], **timetable.told(request)}
             where = (values["application"], values["environment"])
-            deed = Deed(caller.name, "schedule.created", None, *where, detail)
+            deed = Deed(caller, "schedule.created", None, *where, detail, after=_stands(values))
             records.write_audit(tx, deed, at=at)
         elif schedules.lock(tx, values["id"]) is None:
             # Whoever has the name may have made it with this very key, at the same moment.
@@ -54,6 +55,11 @@ def schedule(
         return str(values["id"])
 
     return timetable.one(desk, once.run(desk.store, work))
+
+
+def _stands(values: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("cron", "timezone", "source", "version", "source_environment", "overlap", "catch_up")
+    return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def _values(desk: Desk, request: ScheduleRequest, caller: Caller) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def resend(
     if found is None:
         raise NotFound(f"there is no notice {notice[:60]!r}", next="GET /api/v1/notices lists them")
     sink = named(desk, found.sink)
-    again = _Again(sink, caller.name, {"sink": sink.name, "notice": notice, "reason": reason})
+    again = _Again(sink, caller, {"sink": sink.name, "notice": notice, "reason": reason})
 
     def work(tx: Transaction) -> str:
         known = once.remembered(tx, caller, key)
@@ -152,7 +152,7 @@ def resend_all(
         NotFound: There is no such sink.
     """
     caller.demand(access.ADMINISTER)
-    again = _Again(named(desk, name), caller.name, {"sink": name, "reason": reason})
+    again = _Again(named(desk, name), caller, {"sink": name, "reason": reason})
 
     def work(tx: Transaction) -> str:
         known = once.remembered(tx, caller, key)
@@ -170,7 +170,7 @@ class _Again:
     """Dead notices of a sink are to be sent again, by somebody's word."""
 
     sink: Sink
-    actor: str
+    actor: Caller
     detail: Mapping[str, Any]
 
     def do(self, tx: Transaction, **which: str) -> None:
@@ -183,9 +183,11 @@ class _Again:
         _turn_on(tx, self.sink.name, self.actor)
 
 
-def _turn_on(tx: Transaction, name: str, actor: str) -> None:
+def _turn_on(tx: Transaction, name: str, actor: Caller | str) -> None:
     if notices.turn_on(tx, name):
-        records.write_audit(tx, Deed(actor, "sink.on", detail={"sink": name}), at=tx.now())
+        before, after = {"is_on": False}, {"is_on": True}
+        deed = Deed(actor, "sink.on", detail={"sink": name}, before=before, after=after)
+        records.write_audit(tx, deed, at=tx.now())
 
 
 def turn_all_on(store: Store, *, by: str) -> None:

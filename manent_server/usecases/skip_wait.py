@@ -49,7 +49,13 @@ def skip_wait(
             raise _nothing(row)
         detail = {"skipped": skipped, "reason": request.reason}
         deed = Deed(
-            caller.name, "deploy.wait_skipped", row.id, row.application, row.environment, detail
+            caller,
+            "deploy.wait_skipped",
+            row.id,
+            row.application,
+            row.environment,
+            detail,
+            before=row.standing,
         )
         records.write_audit(tx, deed, at=tx.now())
         places[:] = [(row.environment, row.id)] if row.state == State.DELAYED else []

@@ -36,6 +36,7 @@ from manent_server.usecases.requests import DeployRequest
 
 ADMIN = Caller("ann", everywhere("admin"), "person")
 VIEWER = Caller("vic", everywhere("viewer"), "person")
+RIG = "test"
 HOOKS = frozenset({"deploy", "rollback", "verify"})
 STALE_AFTER = timedelta(seconds=20)
 BEAT = timedelta(seconds=5)
@@ -81,7 +82,7 @@ class Core:
         """Put changed settings in force: newer ones each time."""
         at = self.settings.modified_at + timedelta(seconds=1)
         self.settings = replace(self.settings, modified_at=at, **changes)
-        policy.write(self.store, self.settings, release="1.0", by="test")
+        policy.write(self.store, self.settings, release="1.0", by=RIG)
 
     def recover_automatically(self, after: timedelta = timedelta(minutes=1)) -> None:
         """Put automatic recovery in force."""
@@ -226,7 +227,10 @@ class Core:
             return tx.now()
 
     def rows(self, table: str) -> list[Mapping[str, Any]]:
-        """Every row of one of our tables; those of the audit with what their text says."""
+        """Every row of one of our tables.
+
+        Those of the audit with what their text says, and without what the rig itself did.
+        """
         with self.store.read() as tx:
             query = sa.select(getattr(tx.tables, table))
             rows: list[Mapping[str, Any]] = [
@@ -234,7 +238,8 @@ class Core:
             ]
         if table != "audit":
             return rows
-        return [{**audit.parse(row["record"]), **row} for row in rows]
+        records = [{**audit.parse(row["record"]), **row} for row in rows]
+        return [row for row in records if row["actor"] != RIG]
 
 
 @dataclass
@@ -298,7 +303,7 @@ def build(ground: Ground, settings: Settings) -> Core:
         store, dispatcher, admission, host, lambda: core.settings, lambda: report, Metrics()
     )
     core = Core(ground.engines, settings, store, dispatcher, admission, desk)
-    policy.write(store, settings, release="1.0", by="test")
+    policy.write(store, settings, release="1.0", by=RIG)
     return core
 
 

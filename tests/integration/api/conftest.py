@@ -83,6 +83,18 @@ NOTICE: dict[str, Any] = {
 }
 
 
+RECORD: dict[str, Any] = {
+    "id": "r1",
+    "number": 7,
+    "hash": "0" * 64,
+    "at": "2027-01-01T00:00:00.000000Z",
+    "actor": "ann",
+    "action": "lock.set",
+    "channel": "cli",
+    "after": {"id": "l1"},
+}
+
+
 class FakeUsecases:
     """Remembers what it was asked and answers from plain values.
 
@@ -143,6 +155,7 @@ class FakeUsecases:
             "resend_all": lambda _: SINK,
             "notices": lambda: {"items": [NOTICE], "next": "n0"},
             "resend": lambda _: NOTICE,
+            "audit": lambda _: {"items": [RECORD], "next": "r0"},
             "ready": lambda: self.report,
         }
         found = {name: self._remembered(name, answer) for name, answer in answers.items()}

@@ -21,6 +21,26 @@ from tests.rig.core import Core, unguarded
 Spoil = Callable[[Transaction], None]
 
 
+@pytest.fixture
+def core(core: Core) -> Core:
+    """Nothing is on record, not even its own configuration."""
+    return emptied(core)
+
+
+@pytest.fixture
+def postgres_core(postgres_core: Core) -> Core:
+    return emptied(postgres_core)
+
+
+def emptied(core: Core) -> Core:
+    def empty(tx: Transaction) -> None:
+        for table in (tx.tables.audit, tx.tables.audit_waiting):
+            tx.connection.execute(sa.delete(table))
+
+    by_force(core, empty)
+    return core
+
+
 def do(core: Core, count: int = 1, **more: Any) -> None:
     with core.store.write() as tx:
         deeds = [Deed("ann", "lock.set", detail={"number": n}, **more) for n in range(count)]

@@ -1,0 +1,41 @@
+"""Recall: who did what, the newest first."""
+
+from dataclasses import replace
+from typing import Any
+
+from manent_server.domain import access, audit
+from manent_server.domain.access import Caller
+from manent_server.domain.audit import Wanted
+from manent_server.store import audit as rows
+from manent_server.store import finding
+from manent_server.store.audit import Recorded
+from manent_server.usecases import inspect, view
+from manent_server.usecases.desk import Desk
+
+
+def recall(desk: Desk, wanted: Wanted, *, caller: Caller) -> dict[str, Any]:
+    """A page of the record; whoever may read it in some places only has to name one of them.
+
+    Raises:
+        NotAllowed: The caller may not read all of what was asked for.
+        NotFound: It names a deploy, an application or an environment that is not there.
+        Invalid: `before` is no record.
+    """
+    with desk.store.read() as tx:
+        place: dict[str, Any] = {
+            "application": wanted.application,
+            "environment": wanted.environment,
+        }
+        if wanted.deploy is not None:
+            found = finding.by_address(tx, wanted.deploy)
+            place = {"application": found.application, "environment": found.environment}
+            wanted = replace(wanted, deploy=found.id)
+        caller.demand(access.AUDIT, **place)
+        if wanted.deploy is None:
+            wanted = replace(wanted, **inspect.place(tx, **place))
+        items, after = rows.page(tx, wanted)
+    return view.page([_shown(one) for one in items], after)
+
+
+def _shown(found: Recorded) -> dict[str, Any]:
+    return {**audit.parse(found.text), "number": found.number, "hash": found.hash}
