@@ -28,6 +28,7 @@ from manent_server.api import (
 )
 from manent_server.api.calls import Calls
 from manent_server.api.envelope import Envelope
+from manent_server.api.pace import AtTheDoor, OfCallers
 from manent_server.api.route import PREFIX
 from manent_server.api.signin import SignIn
 from manent_server.api.stream import Watching
@@ -75,7 +76,11 @@ def create_app(
         app.router.routes.extend(router.routes)
     app.add_exception_handler(HTTPException, _http_exception)
     openapi.install(app)
+    server = desk.settings().server
+    # What is added later stands before what was added earlier.
+    app.add_middleware(OfCallers, rates=server.rates)
     app.add_middleware(SignIn, authenticate=partial(app.state.calls.authenticate, desk))
+    app.add_middleware(AtTheDoor, rates=server.rates, header_limit=server.header_limit)
     _wrap(app, redactor)
     return app
 

@@ -19,13 +19,18 @@ from manent_server.observability.redaction import Redactor
 
 _log = logging.getLogger("manent.api")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_HEADERS = (
+HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
 )
-_OURS = frozenset(name for name, _ in _HEADERS)
+"""What every answer says to browsers."""
+_SECURE = (b"strict-transport-security", b"max-age=31536000")
+_OURS = frozenset({_SECURE[0], *(name for name, _ in HEADERS)})
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})
 
 
@@ -55,7 +60,12 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         began = self._clock()
-        answer = _Answer(send, _request_id(scope), is_bare=scope["method"] == "HEAD")
+        answer = _Answer(
+            send,
+            _request_id(scope),
+            is_bare=scope["method"] == "HEAD",
+            is_secure=scope.get("scheme") == "https",
+        )
         if answer.is_bare:
             # What answers GET answers HEAD, without the body: probes ask so.
             scope["method"] = "GET"
@@ -108,9 +118,10 @@ class Envelope:
 class _Answer:
     """The way out of one request: adds the headers and remembers the status."""
 
-    def __init__(self, send: Send, request_id: str, *, is_bare: bool = False) -> None:
+    def __init__(self, send: Send, request_id: str, *, is_bare: bool, is_secure: bool) -> None:
         self._send = send
         self.is_bare = is_bare
+        self._more = (*HEADERS, _SECURE) if is_secure else HEADERS
         self.request_id = request_id
         self.status = 0
 
@@ -120,7 +131,7 @@ class _Answer:
             self.status = message["status"]
             kept = [pair for pair in message.get("headers", ()) if pair[0].lower() not in _OURS]
             named = (b"x-request-id", self.request_id.encode())
-            message = {**message, "headers": [*kept, *_HEADERS, named]}
+            message = {**message, "headers": [*kept, *self._more, named]}
         elif self.is_bare and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)

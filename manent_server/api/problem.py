@@ -10,7 +10,11 @@ from manent_server.domain import errors
 from manent_server.observability.redaction import Redactor
 
 MEDIA_TYPE = "application/problem+json"
-HEADERS = {401: {"WWW-Authenticate": 'Bearer realm="manent"'}, 503: {"Retry-After": "5"}}
+HEADERS = {
+    401: {"WWW-Authenticate": 'Bearer realm="manent"'},
+    429: {"Retry-After": "1"},
+    503: {"Retry-After": "5"},
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ TITLES = {
     408: "The body took too long",
     413: "The body is too large",
     415: "Not a known content type",
+    429: "Too many requests",
+    431: "The head of the request is too large",
     500: "Unexpected error",
 }
 CODES = {
@@ -49,6 +55,8 @@ CODES = {
     408: "body_slow",
     413: "body_too_large",
     415: "content_type_unknown",
+    429: "too_many_requests",
+    431: "head_too_large",
     500: "unexpected",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from manent_server.api.wire import Wire
 from manent_server.domain.errors import ConfigurationError, StartRefused
 
 _START_SECONDS = 30.0
@@ -99,7 +100,7 @@ class Listener:
 def _config(app: FastAPI, front: Front) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=Wire,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -14,6 +14,11 @@ PUBLIC = frozenset({"/livez", "/readyz"})
 _BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE)
 
 
+def is_public(path: str) -> bool:
+    """Whether anybody may ask there."""
+    return path in PUBLIC
+
+
 class SignIn:
     """ASGI middleware: no token, no route, whatever the path.
 
@@ -28,7 +33,7 @@ class SignIn:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, with `caller` and `token` in its state."""
-        if scope["type"] == "http" and scope["path"] not in PUBLIC:
+        if scope["type"] == "http" and not is_public(scope["path"]):
             token = _token(Headers(scope=scope))
             caller = await anyio.to_thread.run_sync(self._authenticate, token)
             scope.setdefault("state", {}).update(caller=caller, token=token)

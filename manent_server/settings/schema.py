@@ -23,6 +23,7 @@ from manent_server.settings.kinds import (
     Whole,
 )
 from manent_server.settings.notify import NOTIFY
+from manent_server.settings.server import SERVER
 from manent_server.settings.structures import (
     REQUIRED,
     SECTION,
@@ -48,18 +49,6 @@ RELOADED = (
 )
 
 _HEARTBEATS = 3
-_ADDRESS = Text("HOST:PORT", checks.address)
-
-
-def _tls(certificate: Any, key: Any) -> values.Tls | None:
-    return values.Tls(certificate=certificate, key=key) if certificate and key else None
-
-
-def _check_tls(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    missing = [name for name, file in found.items() if file is None]
-    if len(missing) == 1:
-        return [(missing[0], f"the key {missing[0]} is missing: certificate and key go together")]
-    return []
 
 
 def _check_recovery(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -98,61 +87,6 @@ def _check_logs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         if found[name] >= found["deploy_limit"]
     ]
 
-
-_LOG = Section(
-    (
-        Key(
-            "level",
-            Choice(("debug", "info", "warning", "error")),
-            "info",
-            "least level that is logged",
-        ),
-        Key(
-            "format",
-            Choice(("auto", "text", "json")),
-            "auto",
-            "auto: text on a terminal, JSON elsewhere",
-        ),
-    ),
-    values.Log,
-)
-
-_TLS = Section(
-    (
-        Key("certificate", Or(File()), "null", "PEM file with the chain"),
-        Key("key", Or(File()), "null", "PEM file with the private key"),
-    ),
-    _tls,
-    _check_tls,
-)
-
-_SERVER = Section(
-    (
-        Key("listen", _ADDRESS, "127.0.0.1:8420", "API, pages, /livez and /readyz"),
-        Key(
-            "metrics_listen",
-            Or(_ADDRESS, "off"),
-            "127.0.0.1:8421",
-            "/metrics, /livez and /readyz: all that --no-api opens",
-        ),
-        Key(
-            "url",
-            Text("http(s) URL", checks.public_url),
-            "http://127.0.0.1:8420",
-            "public address, used in links",
-        ),
-        Key(
-            "trusted_proxies",
-            ListOf(Text("IP address or network", checks.network)),
-            "[]",
-            "whose X-Forwarded-For and X-Forwarded-Proto are believed",
-        ),
-        Key("tls", _TLS, SECTION, "certificate of the API's listener; {} = plain HTTP"),
-        Key("body_limit", Size(), "1MiB", "largest body of a request"),
-        Key("log", _LOG, SECTION, "the server's own log, on stderr"),
-    ),
-    values.Server,
-)
 
 _DATABASE = Section(
     (
@@ -354,7 +288,7 @@ TOP = Section(
             "[]",
             "more files, e.g. [applications/*.yml], beside this one",
         ),
-        Key("server", _SERVER, SECTION, "listeners and the public address"),
+        Key("server", SERVER, SECTION, "listeners and the public address"),
         Key("database", _DATABASE, SECTION, "the one database"),
         Key(
             "executor_id",

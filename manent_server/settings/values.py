@@ -27,6 +27,21 @@ class Log:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rates:
+    """How often somebody may ask; 0 is no limit.
+
+    Attributes:
+        per_caller: Requests a second of one principal.
+        public: Requests a second of one address to what needs no sign-in.
+        failed_sign_ins: Of one address, a minute.
+    """
+
+    per_caller: int
+    public: int
+    failed_sign_ins: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Server:
     """Listeners and the public address."""
 
@@ -36,6 +51,8 @@ class Server:
     trusted_proxies: tuple[str, ...]
     tls: Tls | None
     body_limit: int
+    header_limit: int
+    rates: Rates
     log: Log
 
 

@@ -19,12 +19,14 @@ from manent_server.domain.errors import NotFound, NotSignedIn
 from manent_server.observability import log
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
+from manent_server.settings.values import Rates
 
 Connect = Callable[[Mapping[str, str]], TestClient]
 
 ADMIN = {"Authorization": "Bearer admin-token"}
 VIEWER = {"Authorization": "Bearer viewer-token"}
 BODY_LIMIT = 64 * 1024
+NO_LIMIT = Rates(per_caller=0, public=0, failed_sign_ins=0)
 DEPLOY = {
     "id": "0123456789abcdef0123",
     "number": 12,
@@ -279,11 +281,13 @@ def client(connect: Connect) -> TestClient:
     return connect(ADMIN)
 
 
-def make_app(fake: FakeUsecases, **more: Any) -> FastAPI:
-    return create_app(desk(), calls=fake.calls(), **more)
+def make_app(fake: FakeUsecases, *, rates: Rates = NO_LIMIT, **more: Any) -> FastAPI:
+    return create_app(desk(rates), calls=fake.calls(), **more)
 
 
-def desk() -> Any:
+def desk(rates: Rates = NO_LIMIT) -> Any:
     return SimpleNamespace(
-        settings=lambda: SimpleNamespace(server=SimpleNamespace(body_limit=BODY_LIMIT))
+        settings=lambda: SimpleNamespace(
+            server=SimpleNamespace(body_limit=BODY_LIMIT, header_limit=16 * 1024, rates=rates)
+        )
     )

@@ -183,7 +183,7 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"targets": []}, "targets", "fewer than 1"),
         ({"targets": ["web-1", 2]}, "targets.1", "quote it"),
         ({"override": ["outdated"] * 21}, "override", "more than 20"),
-        ({"override": ["approval"]}, "override.0", "'outdated'"),
+        ({"override": ["stop"]}, "override.0", "'outdated'"),
         ({"reason": ""}, "reason", "shorter than 1"),
         ({"reason": "x" * 2001}, "reason", "longer than 2000"),
         ({"links": {"ci": "javascript:alert(1)"}}, "links.ci", "does not match"),
