@@ -21,7 +21,7 @@ _ACTS = {
     "deploy": 58, "again": 8, "cancel": 8, "cancel_back": 5, "rollback": 6, "redeploy": 4,
     "lock": 4, "read": 7,
 }  # fmt: skip
-_MODES = {"long": 12, "ok": 45, "bad": 10, "sick": 8, "slip": 12, "brood": 8, "deaf": 7}
+_MODES = {"long": 12, "ok": 45, "bad": 8, "sick": 7, "slip": 10, "brood": 8, "deaf": 12}
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def configuration(folder: Path) -> dict[str, Any]:
             "auto_recover_after": f"{RECOVER:g}s",
         },
         "dbos": {"drain_timeout": "8s", "polling_interval": "200ms"},
-        "worker": {"kill_grace": "1s", "warm": 2},
+        "worker": {"kill_grace": "3s", "warm": 2},
         "environments": {
             name: {"tier": "staging", "concurrency": count} for name, count in PLACES.items()
         },

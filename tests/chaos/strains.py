@@ -14,6 +14,8 @@ Patch = tuple[Any, str, Any]
 # Shorter than a lease, longer than the pause before the next attempt.
 _SWEEP = 2.5
 _ABSENT, _CYCLE = 5.0, 11.0
+# More than the margin of a lease, less than a lease.
+_DAWDLE = 2.8
 
 
 def _module(name: str) -> Any:
@@ -49,8 +51,21 @@ def absent_minded() -> Iterator[Patch]:
     yield control.Watch, "_tell", lambda self, *told: None if is_absent() else tell(self, *told)
 
 
+def slow_beat() -> Iterator[Patch]:
+    """A heartbeat that the database has had is long about to be answered."""
+    heartbeats = _module("store.heartbeats")
+    beat = heartbeats.beat
+
+    def dawdle(tx: Any, said: Any) -> Any:
+        answer = beat(tx, said)
+        time.sleep(_DAWDLE)
+        return answer
+
+    yield heartbeats, "beat", dawdle
+
+
 STRAINS: dict[str, Callable[[], Iterator[Patch]]] = {
-    strain.__name__: strain for strain in (slow_sweep, absent_minded)
+    strain.__name__: strain for strain in (slow_sweep, absent_minded, slow_beat)
 }
 
 

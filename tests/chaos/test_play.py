@@ -46,7 +46,7 @@ _FOUND_BY: dict[str, tuple[tuple[str, ...], str]] = {
     "no_epoch_check": (("kill", "pause_short", "pause_short"), "absent_minded"),
     "no_slot_key": (("kill", "pause_short"), ""),
     "no_attempt_lease": (("pause_long", "partition_long"), ""),
-    "lease_from_the_answer": (("late",), ""),
+    "lease_from_the_answer": (("partition_long", "pause_long"), "slow_beat"),
     "no_standing_put_back": (("deploy_lock",), ""),
     "no_look_at_earlier_attempts": (("operator_early",), ""),
     "term_at_lease_end": (("pause_long", "partition_long"), ""),
