@@ -66,9 +66,10 @@ def resolve(core: Core, digest: Any = no_artifact) -> None:
 
 def request(core: Core, version: str = "1", *, by: Caller = ANN, **more: Any) -> str:
     """Ask for a deploy that waits for approval; its id."""
+    digest = more.pop("digest", no_artifact)
     wanted = DeployRequest("shop", more.pop("environment", "staging"), version, **more)
     deploy = str(submit.submit(core.desk, wanted, caller=by)["id"])
-    resolve(core)
+    resolve(core, digest)
     return deploy
 
 

@@ -1,0 +1,255 @@
+"""What was approved is what starts, and only while those who approved may."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manent_server.domain.approval import Rule
+from manent_server.domain.errors import ManentError
+from manent_server.settings import ArtifactSource
+from manent_server.sources.artifacts import ArtifactUnavailable
+from manent_server.store import deploys
+from manent_server.usecases import (
+    decide,
+    explain,
+    promote,
+    regate,
+    rerun,
+    roll_back,
+    submit,
+)
+from manent_server.usecases.requests import (
+    Decision,
+    DeployRequest,
+    IdempotencyKey,
+    PromotionRequest,
+    RegateRequest,
+    RerunRequest,
+    RollbackRequest,
+)
+from tests.integration.core.approving import (
+    ANN,
+    BOB,
+    EVE,
+    ask,
+    asked,
+    kinds,
+    list_people,
+    person,
+    request,
+    resolve,
+    say,
+)
+from tests.integration.core.crew import Hand, good_before
+from tests.rig.core import Core, long_ago
+
+
+@pytest.fixture
+def hand(core: Core, tmp_path: Path) -> Hand:
+    return Hand(core, tmp_path, core.worker())
+
+
+def publish(core: Core, folder: Path, text: str) -> None:
+    """Put another artifact where version 5 lies."""
+    (folder / "shop-5.tar").write_text(text)
+    artifact = ArtifactSource(url=f"file://{folder}/shop-{{version}}.tar", sha256=None)
+    core.change_placement("shop", "staging", artifact=artifact)
+
+
+def where(core: Core, deploy: str) -> tuple[str, str | None]:
+    row = core.deploy(deploy)
+    return row.state, row.outcome or row.phase
+
+
+def test_another_artifact_than_approved_is_asked_about_again(
+    core: Core, hand: Hand, tmp_path: Path
+) -> None:
+    """B76: its tag was pushed again: votes lapse, its place is free, it says what changed."""
+    publish(core, tmp_path, "as approved")
+    ask(core)
+    deploy = request(core, "5", digest=hand.shop.artifacts.digest)
+    say(core, deploy, BOB)
+    (tmp_path / "shop-5.tar").write_text("pushed again")
+    hand.run(deploy)
+    assert where(core, deploy) == ("DELAYED", "awaiting_approval")
+    assert (core.slots(), hand.runner.names(), core.steps(deploy)) == ([], [], {})
+    told = explain.explain(core.desk, deploy)["summary"]
+    assert "these have changed: artifact of web" in told
+    digests = [row["digest"] for row in core.rows("approvals")]
+    assert not any(digest in told for digest in digests)
+    assert [one["state"] for one in asked(core, deploy, None)] == ["void", "waiting"]
+    with pytest.raises(ManentError) as stale:
+        decide.decide(
+            core.desk, asked(core, deploy, "void")[0]["id"], Decision("approve"), caller=EVE
+        )
+    assert stale.value.code == "approval_void"
+    assert stale.value.facts == {"approval": asked(core, deploy)[0]["id"]}
+    core.admit()
+    say(core, deploy, BOB)
+    hand.run(deploy)
+    assert where(core, deploy) == ("SUCCESS", "deployed")
+    assert len(core.rows("votes")) == 2
+    assert "approval.voided" in kinds(core, deploy)
+
+
+def test_what_cannot_be_resolved_says_why_and_is_tried_again(core: Core, tmp_path: Path) -> None:
+    publish(core, tmp_path, "there")
+    ask(core)
+    is_there: list[str] = []
+
+    def digest(url: str, sha256: str | None) -> str:
+        if not is_there:
+            raise ArtifactUnavailable("the shelf is locked", next="wait")
+        return "d" * 64
+
+    deploy = request(core, "5", digest=digest)
+    assert where(core, deploy) == ("DELAYED", "resolving")
+    assert "the shelf is locked" in explain.explain(core.desk, deploy)["summary"]
+    is_there.append("now")
+    resolve(core, digest)
+    assert where(core, deploy) == ("DELAYED", "resolving"), "not before its next try"
+    core.set(deploy, approval_at=long_ago())
+    resolve(core, digest)
+    assert where(core, deploy) == ("DELAYED", "awaiting_approval")
+
+
+def test_whoever_may_not_any_more_does_not_count_at_the_start(core: Core, hand: Hand) -> None:
+    """Eligibility is looked at again in the transaction that starts the deploy."""
+    ask(core, Rule("release", quorum=2, members=("sre",)))
+    list_people(core, bob={"groups": ["sre"]}, eve={"groups": ["sre"]}, joe={"groups": ["sre"]})
+    bob, eve, joe = (person(name, "sre") for name in ("bob", "eve", "joe"))
+    deploy = request(core)
+    say(core, deploy, bob)
+    say(core, deploy, eve)
+    assert where(core, deploy) == ("ENQUEUED", "dispatched")
+    list_people(core, bob={"groups": ["sre"]}, joe={"groups": ["sre"]}, eve={})
+    hand.run(deploy)
+    assert where(core, deploy) == ("DELAYED", "awaiting_approval")
+    assert core.slots() == []
+    told = explain.explain(core.desk, deploy)["summary"]
+    assert "1 more of sre" in told
+    assert "the approval of eve counts no more" in told
+    assert "approval.lapsed" in kinds(core, deploy)
+    core.admit()
+    say(core, deploy, joe)
+    hand.run(deploy)
+    assert where(core, deploy) == ("SUCCESS", "deployed")
+
+
+def test_the_rules_of_today_are_taken_on_purpose_alone(core: Core) -> None:
+    """What was frozen stays until `regate`; then whatever was said counts no more."""
+    ask(core, Rule("release", quorum=1))
+    deploy = request(core, not_before=core.at().replace(year=2099))
+    ask(core, Rule("release", quorum=2))
+    say(core, deploy, BOB)
+    assert core.deploy(deploy).approval == "given"
+    regate.regate(core.desk, deploy, RegateRequest("stricter now"), caller=ANN)
+    assert where(core, deploy) == ("DELAYED", "resolving")
+    resolve(core)
+    assert asked(core, deploy)[0]["quorum"] == 2
+    assert asked(core, deploy)[0]["votes"] == []
+    say(core, deploy, BOB)
+    assert core.deploy(deploy).approval == "asked"
+
+
+def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) -> None:
+    """B72: redeploy, promotion, rerun and schedule wait; a rollback passes, on record."""
+    good_before(core, hand, "1")
+    good_before(core, hand, "2")
+    to_production = DeployRequest("shop", "production", "2")
+    there = str(submit.submit(core.desk, to_production, caller=ANN)["id"])
+    hand.run(there)
+    ask(core)
+    ask(core, environment="production")
+    old = next(row["id"] for row in core.rows("deploys") if row["version"] == "1")
+    scheduled = DeployRequest("shop", "staging", "2", origin="schedule")
+    again = DeployRequest("shop", "staging", None, kind="redeploy")
+    promotion = PromotionRequest("shop", "staging", "production")
+    ways = [
+        submit.submit(core.desk, scheduled, caller=ANN),
+        submit.submit(core.desk, again, caller=ANN),
+        promote.promote(core.desk, promotion, caller=ANN),
+        rerun.rerun(core.desk, there, RerunRequest("prepare"), caller=ANN),
+    ]
+    assert old
+    assert [way["phase"] for way in ways] == ["resolving"] * 4
+    back = roll_back.roll_back(
+        core.desk, RollbackRequest("shop", "staging", reason="bad"), caller=ANN
+    )
+    hand.run(back["id"])
+    assert where(core, back["id"]) == ("SUCCESS", "deployed")
+    passed = [row["detail"] for row in core.rows("events") if row["type"] == "gate.passed"]
+    assert [one["gate"] for one in passed if one["gate"] == "approval"] == ["approval"]
+
+
+def test_twenty_at_once_have_one_effect(core: Core) -> None:
+    """I8: approve and reject race on one gate; whoever was first is on record, alone."""
+    ask(core)
+    deploy = request(core)
+    approval = asked(core, deploy)[0]["id"]
+    start, answers = threading.Barrier(20), []
+
+    def go(number: int) -> None:
+        given = Decision("reject", "no") if number % 2 else Decision("approve")
+        start.wait()
+        try:
+            decide.decide(core.desk, approval, given, caller=person(f"p{number}"))
+            answers.append(given.decision)
+        except ManentError as error:
+            answers.append(error.code)
+
+    threads = [threading.Thread(target=go, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    won = [one for one in answers if one in ("approve", "reject")]
+    assert len(answers) == 20
+    assert len(won) == 1, answers
+    assert set(answers) - set(won) <= {"deploy_ended", "already_approved"}
+    assert [row["decision"] for row in core.rows("votes")] == won
+    row = core.deploy(deploy)
+    assert (row.outcome == "rejected") == (won == ["reject"])
+    assert (row.approval == "given") == (won == ["approve"])
+
+
+def test_a_key_is_one_vote(core: Core) -> None:
+    """Sent again with its key, also after the deploy has ended, it answers with the same."""
+    ask(core)
+    deploy = request(core)
+    approval = asked(core, deploy)[0]["id"]
+    key = IdempotencyKey("k", f"/api/v1/approvals/{approval}/decisions", "d")
+    first = decide.decide(core.desk, approval, Decision("reject", "no"), caller=BOB, key=key)
+    again = decide.decide(core.desk, approval, Decision("reject", "no"), caller=BOB, key=key)
+    assert (first["message"], again["message"]) == ("recorded", "already recorded")
+    assert first["state"] == again["state"] == "rejected"
+    assert len(core.rows("votes")) == 1
+
+
+def test_a_revoked_token_takes_its_vote_along(core: Core, hand: Hand) -> None:
+    ask(core)
+    deploy = request(core)
+    with core.store.write() as tx:
+        values: dict[str, Any] = {
+            "id": "t1",
+            "name": "bob",
+            "hash": "h",
+            "shown": "s",
+            "role": "approver",
+            "kind": "person",
+            "created_by": "ann",
+            "created_at": tx.now(),
+        }
+        tx.connection.execute(tx.tables.tokens.insert().values(**values))
+    say(core, deploy, person("bob", session="t1"))
+    with core.store.write() as tx:
+        tx.connection.execute(tx.tables.tokens.update().values(revoked_at=tx.now()))
+    hand.run(deploy)
+    assert where(core, deploy) == ("DELAYED", "awaiting_approval")
+    assert "its token was revoked" in explain.explain(core.desk, deploy)["summary"]
+    core.admit()
+    say(core, deploy, person("bob", session="t2"))
+    with core.store.read() as tx:
+        assert deploys.read(tx, deploy).approval == "given"
