@@ -2,7 +2,9 @@
 
 import json
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +160,33 @@ def test_a_cancel_of_a_lost_worker_frees_its_place_on_that_persons_word(rig: Rig
     [run] = rig.ledger.runs(deploy=deploy)
     until(lambda: not is_alive(run.pid), what="its hook to die")
     assert rig.deployed("w2")["outcome"] == "deployed"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_right_after_an_outage_a_cancel_waits_for_the_worker_that_lives(tmp_path: Path) -> None:
+    """I1, I19: longer than `stale_after`; the cancel comes before the first heartbeat."""
+    server = Postgres()
+    try:
+        config = {"recovery": {"heartbeat_interval": "1s", "stale_after": "3s"}}
+        with Rig(tmp_path, server.create_database(), config, options=["--no-worker"]) as rig:
+            rig.start_worker("w1")
+            for turn in range(3):
+                deploy, _ = begin(rig, f"o{turn}")
+                waiting = rig.deploy(f"n{turn}")["id"]
+                server.stop()
+                time.sleep(5)
+                server.start()
+                answer = until(lambda deploy=deploy: cancelled(rig, deploy), what="an answer")
+                assert (answer["state"], answer["phase"]) == ("PENDING", "cancelling")
+                assert rig.ended(deploy, limit=20)["outcome"] == "cancelled"
+                assert rig.ended(waiting, limit=20)["outcome"] == "deployed"
+            assert rig.ledger.overlaps() == []
+    finally:
+        server.close()
+
+
+def cancelled(rig: Rig, deploy: str) -> dict[str, Any] | None:
+    """The first answer to a cancel."""
+    answer = rig.http("POST", f"/deploys/{deploy}/cancel", json={})
+    return answer.json() if answer.status_code == 200 else None
