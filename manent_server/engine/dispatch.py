@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from manent_server.engine.version import WORKFLOW_VERSION, newest
 from manent_server.store import deploys, workers
 from manent_server.store.deploys import Deploy, EndedDeploy
 from manent_server.store.engine import Engines
+from manent_server.store.tables import Tables, epochs
 from manent_server.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -135,28 +136,18 @@ class Dispatcher:
     def _next(
         self, tx: Transaction, deploy: str, *, state: State, phase: Phase, stamp: str
     ) -> tuple[int, str, str]:
-        d = tx.tables.deploys
-        # A deploy that ran keeps the version it began with; one that never did is stamped anew.
-        version = sa.case(
-            (d.c.started_at.is_not(None), sa.func.coalesce(d.c.workflow_version, stamp)),
-            else_=stamp,
-        )
-        row = tx.connection.execute(
-            sa.update(d)
-            .where(d.c.id == deploy, d.c.state.in_(deploys.LIVE_STATES))
-            .values(
-                dispatch=d.c.dispatch + 1,
-                dispatched_at=tx.now(),
-                epoch=deploys.epoch_to_draw(tx),
-                executor=None,
-                incarnation=None,
-                workflow_version=version,
-                state=state,
-                phase=phase,
-                revision=d.c.revision + 1,
-            )
-            .returning(d.c.dispatch, d.c.pool, d.c.workflow_version)
-        ).one_or_none()
+        values = {
+            "of_deploy": deploy,
+            "stamp": stamp,
+            "dispatched_at": tx.now(),
+            "executor": None,
+            "incarnation": None,
+            "state": state,
+            "phase": phase,
+        }
+        if tx.dialect == "sqlite":
+            values["epoch"] = deploys.next_epoch(tx)
+        row = tx.connection.execute(_begun_anew(tx.tables, tx.dialect), values).one_or_none()
         if row is None:
             raise EndedDeploy(deploy)
         return row.dispatch, row.pool, row.workflow_version
@@ -169,3 +160,29 @@ class Dispatcher:
         """Let go of the engine's client."""
         if "client" in vars(self):
             self.client.destroy()
+
+
+@cache
+def _begun_anew(tables: Tables, dialect: str) -> sa.UpdateBase:
+    """The other columns are those of the values it is executed with."""
+    d, stamp = tables.deploys, sa.bindparam("stamp", type_=sa.Text)
+    # A deploy that ran keeps the version it began with; one that never did is stamped anew.
+    version = sa.case(
+        (d.c.started_at.is_not(None), sa.func.coalesce(d.c.workflow_version, stamp)),
+        else_=stamp,
+    )
+    # The statement draws the epoch itself where it can.
+    drawn = {} if dialect == "sqlite" else {d.c.epoch: epochs().next_value()}
+    return (
+        sa.update(d)
+        .where(d.c.id == sa.bindparam("of_deploy"), d.c.state.in_(deploys.LIVE_STATES))
+        .values(
+            {
+                d.c.dispatch: d.c.dispatch + 1,
+                d.c.revision: d.c.revision + 1,
+                d.c.workflow_version: version,
+                **drawn,
+            }
+        )
+        .returning(d.c.dispatch, d.c.pool, d.c.workflow_version)
+    )

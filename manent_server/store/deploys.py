@@ -14,7 +14,7 @@ from manent_server.domain.deploy import LIVE, Kind, Outcome, State
 from manent_server.domain.gates import Asked
 from manent_server.domain.question import Question, Topic
 from manent_server.store.clean import clean
-from manent_server.store.tables import Tables, epochs
+from manent_server.store.tables import Tables, epochs, into
 from manent_server.store.transaction import Transaction
 
 REQUEST = "request"
@@ -154,7 +154,7 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
         "log_bytes": 0,
         "log_dropped": 0,
     }
-    tx.connection.execute(tx.tables.deploys.insert(), start | clean(values))
+    tx.connection.execute(into(tx.tables.deploys), start | clean(values))
 
 
 @cache
@@ -193,12 +193,18 @@ def versions(tx: Transaction, ids: Sequence[str]) -> dict[str, str]:
 
 def superseded(tx: Transaction, ids: Sequence[str]) -> dict[str, list[str]]:
     """For deploys by their id, those that ended because of them."""
-    d = tx.tables.deploys
-    query = sa.select(d.c.superseded_by, d.c.id).where(d.c.superseded_by.in_(ids))
     found: dict[str, list[str]] = {}
-    for row in tx.connection.execute(query.order_by(d.c.number)) if ids else ():
+    query, values = _superseded(tx.tables), {"ids": list(ids)}
+    for row in tx.connection.execute(query, values) if ids else ():
         found.setdefault(row.superseded_by, []).append(row.id)
     return found
+
+
+@cache
+def _superseded(tables: Tables) -> sa.Select[Any]:
+    d = tables.deploys
+    is_of = d.c.superseded_by.in_(sa.bindparam("ids", expanding=True))
+    return sa.select(d.c.superseded_by, d.c.id).where(is_of).order_by(d.c.number)
 
 
 def lock(tx: Transaction, deploy: str) -> Deploy | None:
@@ -256,11 +262,6 @@ class EndedDeploy(Exception):
     """A write to a deploy that has ended; ended deploys never change."""
 
 
-def epoch_to_draw(tx: Transaction) -> Any:
-    """For the column of a statement: the next epoch, drawn by the statement itself if it can."""
-    return next_epoch(tx) if tx.dialect == "sqlite" else epochs().next_value()
-
-
 def next_epoch(tx: Transaction) -> int:
     """The next value of the one sequence that fences every deploy."""
     if tx.dialect == "sqlite":
@@ -268,7 +269,12 @@ def next_epoch(tx: Transaction) -> int:
         drawn = tx.connection.execute(table.insert().returning(table.c.value)).scalar_one()
         tx.connection.execute(sa.delete(table).where(table.c.value < drawn))
         return int(drawn)
-    return int(tx.connection.execute(sa.select(epochs().next_value())).scalar_one())
+    return int(tx.connection.execute(_next_epoch()).scalar_one())
+
+
+@cache
+def _next_epoch() -> sa.Select[Any]:
+    return sa.select(epochs().next_value())
 
 
 def next_epochs(tx: Transaction, count: int) -> list[int]:
@@ -369,17 +375,17 @@ def last_good(
         environment: Where.
         is_whole: Only one that left no target out.
     """
-    d = tx.tables.deploys
-    complete = (d.c.outcome == Outcome.DEPLOYED,) if is_whole else ()
-    return _one(
-        tx,
-        whole(tx.tables)
-        .where(
-            d.c.application == application,
-            d.c.environment == environment,
-            d.c.state == State.SUCCESS,
-            *complete,
-        )
-        .order_by(d.c.epoch.desc())
-        .limit(1),
+    values = {"application": application, "environment": environment}
+    return _one(tx, _last_good(tx.tables, is_whole=is_whole), values)
+
+
+@cache
+def _last_good(tables: Tables, *, is_whole: bool) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    query = whole(tables).where(
+        d.c.application == given("application"),
+        d.c.environment == given("environment"),
+        d.c.state == State.SUCCESS,
     )
+    query = query.order_by(d.c.epoch.desc()).limit(1)
+    return query.where(d.c.outcome == Outcome.DEPLOYED) if is_whole else query

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from manent_server.domain.events import Event
 from manent_server.domain.notice import NoticeState
-from manent_server.store.tables import Tables
+from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction
 
 _SAME = ("id", "at", "actor", "deploy", "application", "environment")
@@ -25,7 +25,7 @@ def insert(tx: Transaction, deeds: Sequence[Mapping[str, Any]]) -> None:
     """
     rows = [row(deed) for deed in deeds]
     if rows:
-        tx.connection.execute(tx.tables.events.insert(), rows)
+        tx.connection.execute(into(tx.tables.events), rows)
 
 
 def row(deed: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,15 +66,8 @@ def number(tx: Transaction, *, limit: int) -> list[Numbered]:
     A row that is not there yet gets a later position, whatever its `entry` is: whoever has read
     up to a position has seen everything below it.
     """
-    e = tx.tables.events
     # The lease keeps others away; the lock keeps away one whose lease has ended unseen.
-    rows = tx.connection.execute(
-        sa.select(e)
-        .where(e.c.position.is_(None))
-        .order_by(e.c.entry)
-        .limit(limit)
-        .with_for_update()
-    ).all()
+    rows = tx.connection.execute(_to_number(tx.tables), {"most": limit}).all()
     if not rows:
         return []
     top = newest(tx)
@@ -85,6 +78,13 @@ def number(tx: Transaction, *, limit: int) -> list[Numbered]:
     return [
         Numbered(row.entry, _event(row, position)) for position, row in enumerate(rows, top + 1)
     ]
+
+
+@cache
+def _to_number(tables: Tables) -> sa.Select[Any]:
+    e = tables.events
+    query = sa.select(e).where(e.c.position.is_(None)).order_by(e.c.entry)
+    return query.limit(sa.bindparam("most")).with_for_update()
 
 
 @cache

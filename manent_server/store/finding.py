@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,6 +16,7 @@ from manent_server.domain.deploy import State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 SHORTEST = 6
@@ -28,21 +31,17 @@ def by_address(tx: Transaction, address: str) -> Deploy:
         NotFound: Nothing has that address.
         Invalid: Several ids begin so.
     """
-    d = tx.tables.deploys
-    query = deploys.whole(tx.tables)
+    values: dict[str, Any]
     numbered = _NUMBERED.fullmatch(address)
     if numbered:
         application, environment, number = numbered.groups()
-        query = query.where(
-            d.c.application == application,
-            d.c.environment == environment,
-            d.c.number == int(number),
-        )
+        query = _by_number(tx.tables)
+        values = {"application": application, "environment": environment, "number": int(number)}
     elif _ID.fullmatch(address):
-        query = query.where(d.c.id >= address, d.c.id < address + "g")
+        query, values = _by_beginning(tx.tables), {"low": address, "high": address + "g"}
     else:
         raise _nothing(address)
-    rows = tx.connection.execute(query.limit(2)).all()
+    rows = tx.connection.execute(query, values).all()
     if len(rows) > 1:
         raise Invalid(
             f"several deploys begin with {address}",
@@ -52,6 +51,23 @@ def by_address(tx: Transaction, address: str) -> Deploy:
     if not rows:
         raise _nothing(address)
     return deploys.of(rows[0])
+
+
+@cache
+def _by_number(tables: Tables) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    return deploys.whole(tables).where(
+        d.c.application == given("application"),
+        d.c.environment == given("environment"),
+        d.c.number == given("number"),
+    )
+
+
+@cache
+def _by_beginning(tables: Tables) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    begins_so = d.c.id >= given("low"), d.c.id < given("high")
+    return deploys.whole(tables).where(*begins_so).limit(2)
 
 
 def _nothing(address: str) -> NotFound:
@@ -135,18 +151,20 @@ def read_cursor(cursor: str) -> tuple[datetime, str]:
 
 def queued(tx: Transaction, environment: str) -> list[str]:
     """The ids that wait for a place in an environment, the head of the queue first."""
-    d, s = tx.tables.deploys, tx.tables.slots
-    ids = tx.connection.execute(
-        sa.select(d.c.id)
-        .where(
-            d.c.environment == environment,
-            d.c.state == State.ENQUEUED,
-            d.c.ticket.is_not(None),
-            ~sa.exists().where(s.c.deploy == d.c.id),
-        )
-        .order_by(d.c.priority, d.c.ticket)
-    )
+    ids = tx.connection.execute(_queued(tx.tables), {"environment": environment})
     return list(ids.scalars())
+
+
+@cache
+def _queued(tables: Tables) -> sa.Select[Any]:
+    d, s = tables.deploys, tables.slots
+    query = sa.select(d.c.id).where(
+        d.c.environment == sa.bindparam("environment"),
+        d.c.state == State.ENQUEUED,
+        d.c.ticket.is_not(None),
+        ~sa.exists().where(s.c.deploy == d.c.id),
+    )
+    return query.order_by(d.c.priority, d.c.ticket)
 
 
 def place_in_queue(tx: Transaction, row: Deploy) -> tuple[int, list[str]] | None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from manent_server.store.clean import text
 from manent_server.store.deploys import Deploy
-from manent_server.store.tables import Tables
+from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction, clock
 
 
@@ -87,7 +87,7 @@ def append(
         rows.append(_row(deploy, sequence, chunk, count) | {"at": chunk.at or tx.now()})
         sequence += count
     if rows:
-        tx.connection.execute(tx.tables.logs.insert(), rows)
+        tx.connection.execute(into(tx.tables.logs), rows)
     return after - lines, after
 
 
@@ -126,7 +126,7 @@ def append_to_each(tx: Transaction, rows: Sequence[Deploy], origin: Origin, line
     )
     chunk = Chunk(at, origin, line)
     tx.connection.execute(
-        tx.tables.logs.insert(),
+        into(tx.tables.logs),
         [_row(row.id, row.log_next, chunk, 1) | {"at": at} for row in rows],
     )
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from manent_server.domain.deploy import State
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
-from manent_server.store.tables import Tables
+from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction
 
 _HEADS = 50
@@ -80,23 +80,29 @@ def next_tickets(tx: Transaction, environment: str, count: int) -> int:
 
 
 def _draw(tx: Transaction, environment: str, counter: str, count: int = 1) -> int:
-    e = tx.tables.environments
-    drawn = tx.connection.execute(
-        sa.update(e)
-        .where(e.c.name == environment)
-        .values({counter: e.c[counter] + count})
-        .returning(e.c[counter] - count)
-    )
-    return int(drawn.scalar_one())
+    values = {"environment": environment, "many": count}
+    return int(tx.connection.execute(_drawn(tx.tables, counter), values).scalar_one())
+
+
+@cache
+def _drawn(tables: Tables, counter: str) -> sa.UpdateBase:
+    e, many = tables.environments, sa.bindparam("many", type_=sa.BigInteger)
+    drawn = sa.update(e).where(e.c.name == sa.bindparam("environment"))
+    return drawn.values({counter: e.c[counter] + many}).returning(e.c[counter] - many)
 
 
 def slots(tx: Transaction, environment: str | None = None) -> list[Slot]:
     """Taken places."""
-    s = tx.tables.slots
+    query = _slots(tx.tables, is_one=environment is not None)
+    return [Slot(*row) for row in tx.connection.execute(query, {"environment": environment})]
+
+
+@cache
+def _slots(tables: Tables, *, is_one: bool) -> sa.Select[Any]:
+    s = tables.slots
     query = sa.select(s.c.environment, s.c.application, s.c.place, s.c.deploy, s.c.taken_at)
-    if environment:
-        query = query.where(s.c.environment == environment)
-    return [Slot(*row) for row in tx.connection.execute(query.order_by(s.c.environment, s.c.place))]
+    query = query.order_by(s.c.environment, s.c.place)
+    return query.where(s.c.environment == sa.bindparam("environment")) if is_one else query
 
 
 def has_slot(tx: Transaction, deploy: str) -> bool:
@@ -120,7 +126,7 @@ def take_slot(tx: Transaction, deploy: Deploy, *, place: int, at: datetime) -> N
         "deploy": deploy.id,
         "taken_at": at,
     }
-    tx.connection.execute(tx.tables.slots.insert(), values)
+    tx.connection.execute(into(tx.tables.slots), values)
 
 
 def free_slot(tx: Transaction, deploy: str) -> None:
@@ -139,7 +145,7 @@ def waiting(tx: Transaction, environment: str, *, limit: int | None = None) -> l
     A rollback stands before everything else of its environment.
     """
     d = tx.tables.deploys
-    query = deploys.whole(tx.tables).where(_queued(tx, environment))
+    query = deploys.whole(tx.tables).where(_queued(tx.tables, environment))
     query = query.order_by(d.c.priority, d.c.ticket)
     if limit is not None:
         query = query.limit(limit)
@@ -180,13 +186,13 @@ def occupant(tx: Transaction, place: tuple[str, str]) -> str | None:
     found: str | None = tx.connection.execute(mine).scalar_one_or_none()
     if found is not None:
         return found
-    query = sa.select(d.c.id).where(_queued(tx, place[1]), d.c.application == place[0])
+    query = sa.select(d.c.id).where(_queued(tx.tables, place[1]), d.c.application == place[0])
     query = query.order_by(d.c.priority, d.c.ticket).limit(1)
     return tx.connection.execute(query).scalar_one_or_none()
 
 
-def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
-    d, s = tx.tables.deploys, tx.tables.slots
+def _queued(tables: Tables, environment: Any) -> sa.ColumnElement[bool]:
+    d, s = tables.deploys, tables.slots
     return sa.and_(
         d.c.environment == environment,
         d.c.state == State.ENQUEUED,
@@ -198,7 +204,7 @@ def _queued(tx: Transaction, environment: str) -> sa.ColumnElement[bool]:
 def ahead_of(tx: Transaction, environment: str, priority: int) -> list[str]:
     """Deploys that one of this priority would queue behind, the head first."""
     d = tx.tables.deploys
-    query = sa.select(d.c.id).where(_queued(tx, environment), d.c.priority <= priority)
+    query = sa.select(d.c.id).where(_queued(tx.tables, environment), d.c.priority <= priority)
     return list(tx.connection.execute(query.order_by(d.c.priority, d.c.ticket)).scalars())
 
 
@@ -232,25 +238,48 @@ def heads(
     tx: Transaction, environment: str, reach: Reach, *, without: Collection[str]
 ) -> list[Deploy]:
     """The next deploys of the queue, passing over applications at work."""
-    d = tx.tables.deploys
-    query = deploys.whole(tx.tables).where(
-        _queued(tx, environment),
-        d.c.application.not_in(without),
-        d.c.pool.in_(reach.pools),
-    )
+    values: dict[str, Any] = {
+        "environment": environment,
+        "without": list(without),
+        "pools": list(reach.pools),
+    }
+    query = _heads(tx.tables)
     if reach.after is not None:
-        priority, ticket = reach.after
-        is_same = sa.and_(d.c.priority == priority, d.c.ticket > ticket)
-        query = query.where(d.c.priority >= priority, sa.or_(d.c.priority > priority, is_same))
-    query = query.order_by(d.c.priority, d.c.ticket).limit(_HEADS)
-    return [deploys.of(row) for row in tx.connection.execute(query)]
+        query = _heads_after(tx.tables)
+        values["priority"], values["ticket"] = reach.after
+    return [deploys.of(row) for row in tx.connection.execute(query, values)]
+
+
+@cache
+def _heads(tables: Tables) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    query = deploys.whole(tables).where(
+        _queued(tables, given("environment")),
+        d.c.application.not_in(given("without", expanding=True)),
+        d.c.pool.in_(given("pools", expanding=True)),
+    )
+    return query.order_by(d.c.priority, d.c.ticket).limit(_HEADS)
+
+
+@cache
+def _heads_after(tables: Tables) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    is_same = sa.and_(d.c.priority == given("priority"), d.c.ticket > given("ticket"))
+    is_later = sa.or_(d.c.priority > given("priority"), is_same)
+    return _heads(tables).where(d.c.priority >= given("priority"), is_later)
 
 
 def expired(tx: Transaction, environment: str, *, at: datetime, limit: int) -> list[str]:
     """Deploys in the queue whose last instant to begin has passed."""
-    d = tx.tables.deploys
-    query = sa.select(d.c.id).where(_queued(tx, environment), d.c.not_after <= at).limit(limit)
-    return list(tx.connection.execute(query).scalars())
+    values = {"environment": environment, "at": at, "most": limit}
+    return list(tx.connection.execute(_expired(tx.tables), values).scalars())
+
+
+@cache
+def _expired(tables: Tables) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    is_over = _queued(tables, given("environment")), d.c.not_after <= given("at")
+    return sa.select(d.c.id).where(*is_over).limit(given("most"))
 
 
 @dataclass(frozen=True)
@@ -330,25 +359,51 @@ def later_success(tx: Transaction, place: tuple[str, str], than: Age) -> Later |
 
     Later by `sequence` where both carry one, else by the number its root was accepted with.
     """
-    d = tx.tables.deploys
-    good = [d.c.application == place[0], d.c.environment == place[1], d.c.state == State.SUCCESS]
-    if than.root is not None:
-        good.append(d.c.root != than.root)
+    values = {"application": place[0], "environment": place[1], "number": than.number}
+    values |= {"root": than.root, "sequence": than.sequence}
+    is_rerun = than.root is not None
     if than.sequence is not None:
-        later = _first(tx, *good, d.c.sequence > than.sequence)
+        later = _first(tx, _higher(tx.tables, is_rerun=is_rerun), values)
         if later is not None or than.number is None:
             return later
-        good.append(d.c.sequence.is_(None))
     if than.number is None:
         return None
+    return _first(
+        tx, _newer(tx.tables, is_rerun=is_rerun, without=than.sequence is not None), values
+    )
+
+
+def _first(tx: Transaction, query: sa.Select[Any], values: Mapping[str, Any]) -> Later | None:
+    row = tx.connection.execute(query, values).one_or_none()
+    return Later(*row) if row else None
+
+
+@cache
+def _higher(tables: Tables, *, is_rerun: bool) -> sa.Select[Any]:
+    """Later by its sequence."""
+    is_higher = tables.deploys.c.sequence > sa.bindparam("sequence")
+    return _successes(tables, is_rerun=is_rerun).where(is_higher)
+
+
+@cache
+def _newer(tables: Tables, *, is_rerun: bool, without: bool) -> sa.Select[Any]:
+    """Later by the number of its root; `without`: of those that carry no sequence."""
+    d, given = tables.deploys, sa.bindparam
     # No root is younger than its reruns: the first condition lets an index begin there.
     r = d.alias("roots")
-    is_later = sa.exists().where(r.c.id == d.c.root, r.c.number > than.number)
-    return _first(tx, *good, d.c.number > than.number, is_later)
+    is_later = sa.exists().where(r.c.id == d.c.root, r.c.number > given("number"))
+    query = _successes(tables, is_rerun=is_rerun).where(d.c.number > given("number"), is_later)
+    return query.where(d.c.sequence.is_(None)) if without else query
 
 
-def _first(tx: Transaction, *where: sa.ColumnElement[bool]) -> Later | None:
-    d = tx.tables.deploys
-    query = sa.select(d.c.id, d.c.version).where(*where).order_by(d.c.number.desc()).limit(1)
-    row = tx.connection.execute(query).one_or_none()
-    return Later(*row) if row else None
+@cache
+def _successes(tables: Tables, *, is_rerun: bool) -> sa.Select[Any]:
+    """The last that succeeded there; of a rerun's own root none."""
+    d, given = tables.deploys, sa.bindparam
+    query = sa.select(d.c.id, d.c.version).where(
+        d.c.application == given("application"),
+        d.c.environment == given("environment"),
+        d.c.state == State.SUCCESS,
+    )
+    query = query.order_by(d.c.number.desc()).limit(1)
+    return query.where(d.c.root != given("root")) if is_rerun else query

@@ -1,7 +1,7 @@
 """Rows that accompany a decision: idempotency keys, wakes, inventory; and its record."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.store.audit import Deed, read_detail, write_audit, write_audits
 from manent_server.store.clean import clean
-from manent_server.store.tables import Tables
+from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction
 
 __all__ = ["Deed", "read_detail", "write_audit", "write_audits"]
@@ -159,29 +159,23 @@ def inventory(
     tx: Transaction, *, application: str | None = None, environment: str | None = None
 ) -> list[Stock]:
     """Inventory rows by application, environment and target."""
-    i = tx.tables.inventory
-    query = sa.select(
-        i.c.application,
-        i.c.environment,
-        i.c.target,
-        i.c.version,
-        i.c.sha256,
-        i.c.configuration,
-        i.c.outputs,
-        i.c.since,
-        i.c.deploy,
-        i.c.state,
-    ).order_by(i.c.application, i.c.environment, i.c.target)
-    if application:
-        query = query.where(i.c.application == application)
-    if environment:
-        query = query.where(i.c.environment == environment)
-    return [Stock(*tuple(row)) for row in tx.connection.execute(query)]
+    query = _inventory(tx.tables, of_application=bool(application), there=bool(environment))
+    values = {"application": application, "environment": environment}
+    return [Stock(*tuple(row)) for row in tx.connection.execute(query, values)]
+
+
+@cache
+def _inventory(tables: Tables, *, of_application: bool, there: bool) -> sa.Select[Any]:
+    i = tables.inventory
+    query = sa.select(*(i.c[field.name] for field in fields(Stock)))
+    query = query.order_by(i.c.application, i.c.environment, i.c.target)
+    if of_application:
+        query = query.where(i.c.application == sa.bindparam("application"))
+    return query.where(i.c.environment == sa.bindparam("environment")) if there else query
 
 
 def write_stock(tx: Transaction, stock: Stock) -> None:
     """Write one inventory row."""
-    i = tx.tables.inventory
     values = clean(
         {
             "version": stock.version,
@@ -199,7 +193,7 @@ def write_stock(tx: Transaction, stock: Stock) -> None:
     }
     which = {f"of_{name}": value for name, value in place.items()}
     if tx.connection.execute(_stock_changed(tx.tables), values | which).rowcount == 0:
-        tx.connection.execute(i.insert(), values | place)
+        tx.connection.execute(into(tx.tables.inventory), values | place)
 
 
 @cache

@@ -61,6 +61,12 @@ def epochs() -> sa.Sequence:
 
 
 @cache
+def into(table: sa.Table) -> sa.Insert:
+    """A new row; its columns are those of the values it is executed with."""
+    return table.insert()
+
+
+@cache
 def build(dialect: str) -> Tables:
     """The tables as they are called on `dialect` (`sqlite` or `postgresql`)."""
     meta = sa.MetaData()

@@ -6,6 +6,7 @@ their orders, which are long: each is read once.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -55,18 +56,19 @@ def read(tx: Transaction, environment: str, *, only: Sequence[str] | None = None
         environment: Its name.
         only: Those of these ids; None: all.
     """
+    query, place = _query(tx.tables), {"environment": environment}
     if only is None:
-        return [_of(row) for row in tx.connection.execute(_query(tx.tables, environment))]
+        return [_of(row) for row in tx.connection.execute(query, place)]
     d = tx.tables.deploys
-    query = _query(tx.tables, environment)
     return [
         _of(row)
         for ids in _chunks(only)
-        for row in tx.connection.execute(query.where(among(tx, d.c.id, ids)))
+        for row in tx.connection.execute(query.where(among(tx, d.c.id, ids)), place)
     ]
 
 
-def _query(tables: Tables, environment: str) -> sa.Select[Any]:
+@cache
+def _query(tables: Tables) -> sa.Select[Any]:
     d, w = tables.deploys, tables.wakes
     return (
         sa.select(
@@ -87,7 +89,7 @@ def _query(tables: Tables, environment: str) -> sa.Select[Any]:
             w.c.at,
         )
         .join_from(d, w, w.c.deploy == d.c.id, isouter=True)
-        .where(d.c.environment == environment, d.c.state == State.DELAYED)
+        .where(d.c.environment == sa.bindparam("environment"), d.c.state == State.DELAYED)
         .order_by(d.c.number)
     )
 

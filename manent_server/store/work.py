@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from manent_server.domain.plan import Step
 from manent_server.store.clean import clean
 from manent_server.store.deploys import Deploy
-from manent_server.store.tables import Tables
+from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction
 
 
@@ -128,7 +128,7 @@ def write_steps(
         if step.name not in known
     ]
     if rows:
-        tx.connection.execute(tx.tables.steps.insert(), rows)
+        tx.connection.execute(into(tx.tables.steps), rows)
 
 
 def _end_of(carried: StepRow | None, deploy: Deploy) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _step_changed(tables: Tables) -> sa.UpdateBase:
 
 def insert_attempt(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Hand an attempt out."""
-    tx.connection.execute(tx.tables.attempts.insert(), clean(values))
+    tx.connection.execute(into(tx.tables.attempts), clean(values))
 
 
 def update_attempt(tx: Transaction, attempt: str, **values: Any) -> bool:

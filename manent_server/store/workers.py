@@ -40,29 +40,38 @@ class Executor:
 _NAMES = tuple(field.name for field in fields(Executor))
 
 
-def _select(tx: Transaction) -> sa.Select[Any]:
-    return sa.select(*(tx.tables.executors.c[name] for name in _NAMES))
+@cache
+def _select(tables: Tables) -> sa.Select[Any]:
+    return sa.select(*(tables.executors.c[name] for name in _NAMES))
+
+
+@cache
+def _by_id(tables: Tables, *, is_locked: bool = False) -> sa.Select[Any]:
+    query = _select(tables).where(tables.executors.c.id == sa.bindparam("executor"))
+    return query.with_for_update() if is_locked else query
+
+
+@cache
+def _everyone(tables: Tables) -> sa.Select[Any]:
+    return _select(tables).order_by(tables.executors.c.id)
 
 
 def read(tx: Transaction, executor: str) -> Executor | None:
     """One row, not locked: hand-out and prelude must not queue behind the heartbeat."""
-    row = tx.connection.execute(
-        _select(tx).where(tx.tables.executors.c.id == executor)
-    ).one_or_none()
+    row = tx.connection.execute(_by_id(tx.tables), {"executor": executor}).one_or_none()
     return Executor(*row) if row else None
 
 
 def lock(tx: Transaction, executor: str) -> Executor | None:
     """One row, locked until the transaction ends."""
-    query = _select(tx).where(tx.tables.executors.c.id == executor).with_for_update()
-    row = tx.connection.execute(query).one_or_none()
+    query = _by_id(tx.tables, is_locked=True)
+    row = tx.connection.execute(query, {"executor": executor}).one_or_none()
     return Executor(*row) if row else None
 
 
 def everyone(tx: Transaction) -> list[Executor]:
     """Every registered executor."""
-    query = _select(tx).order_by(tx.tables.executors.c.id)
-    return [Executor(*row) for row in tx.connection.execute(query)]
+    return [Executor(*row) for row in tx.connection.execute(_everyone(tx.tables))]
 
 
 def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
@@ -155,23 +164,29 @@ def take_lease(
     tx: Transaction, name: str, holder: str, *, lasts: timedelta, at: datetime
 ) -> Lease | None:
     """Take or prolong a lease; None while another holds it."""
-    leases = tx.tables.leases
-    row = tx.connection.execute(
-        sa.select(leases.c.holder, leases.c.token, leases.c.until)
-        .where(leases.c.name == name)
-        .with_for_update(skip_locked=True)
-    ).one_or_none()
+    row = tx.connection.execute(_lease_to_take(tx.tables), {"name": name}).one_or_none()
     if row is None:
         return _first_lease(tx, name, holder, until=at + lasts)
     if row.holder != holder and row.until > at:
         return None
     token = row.token if row.holder == holder and row.until > at else row.token + 1
-    tx.connection.execute(
-        sa.update(leases)
-        .where(leases.c.name == name)
-        .values(holder=holder, token=token, until=at + lasts)
-    )
+    values = {"of_name": name, "holder": holder, "token": token, "until": at + lasts}
+    tx.connection.execute(_lease_taken(tx.tables), values)
     return Lease(name, holder, token)
+
+
+@cache
+def _lease_to_take(tables: Tables) -> sa.Select[Any]:
+    leases = tables.leases
+    query = sa.select(leases.c.holder, leases.c.token, leases.c.until)
+    is_it = leases.c.name == sa.bindparam("name")
+    return query.where(is_it).with_for_update(skip_locked=True)
+
+
+@cache
+def _lease_taken(tables: Tables) -> sa.Update:
+    """The columns are those of the values it is executed with."""
+    return sa.update(tables.leases).where(tables.leases.c.name == sa.bindparam("of_name"))
 
 
 def _first_lease(tx: Transaction, name: str, holder: str, *, until: datetime) -> Lease | None:
@@ -206,15 +221,23 @@ def demand_lease(tx: Transaction, lease: Lease, *, lasts: timedelta, prolongs: b
     Raises:
         LeaseLost: It has ended, or it is another's.
     """
-    leases = tx.tables.leases
-    mine = leases.c.name == lease.name, leases.c.token == lease.token
-    query = sa.select(leases.c.until).where(*mine).with_for_update(read=True, key_share=True)
-    until = tx.connection.execute(query).scalar_one_or_none()
+    values = {"name": lease.name, "token": lease.token}
+    until = tx.connection.execute(_lease_kept(tx.tables), values).scalar_one_or_none()
     at = tx.now()
     if until is None or until <= at:
         raise LeaseLost(f"the lease {lease.name} has ended", next="another process goes on")
     if prolongs:
-        tx.connection.execute(sa.update(leases).where(*mine).values(until=at + lasts))
+        # The row's lock keeps the token what it was.
+        values = {"of_name": lease.name, "until": at + lasts}
+        tx.connection.execute(_lease_taken(tx.tables), values)
+
+
+@cache
+def _lease_kept(tables: Tables) -> sa.Select[Any]:
+    leases, given = tables.leases, sa.bindparam
+    mine = leases.c.name == given("name"), leases.c.token == given("token")
+    query = sa.select(leases.c.until).where(*mine)
+    return query.with_for_update(read=True, key_share=True)
 
 
 @cache
