@@ -124,8 +124,8 @@ class Passage:
     def _wait_for_gates(self) -> None:
         """Between waves: a stop, and locks set since the start, hold the next one back."""
         run = self._run
-        at = run.now()
         place = run.ask(lambda tx: facts.read(tx, run.deploy.environment))
+        at = place.at
         closed = gates.stopping(run.deploy.asked, place)
         due = run.control.deadline_at or at + _RECHECK
         # Past the deadline the next hand-out is refused, and the deploy fails as it should.

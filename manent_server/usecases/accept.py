@@ -17,7 +17,7 @@ from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
 from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import Rules
 from manent_server.settings.values import Application, Environment
-from manent_server.store import deploys, facts, queue, records
+from manent_server.store import deploys, facts, queue, records, succession
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import collide, identify, view
@@ -184,13 +184,13 @@ def demand_newer(tx: Transaction, draft: Draft) -> None:
     if draft.kind == Kind.ROLLBACK or gates.OUTDATED in draft.override:
         return
     line = draft.lineage
-    age = queue.Age(
-        number=queue.number_of(tx, line.root) if line else None,
+    age = succession.Age(
+        number=succession.number_of(tx, line.root) if line else None,
         sequence=draft.sequence,
         root=line.root if line else None,
     )
     place = (draft.application, draft.environment.name)
-    later = queue.later_success(tx, place, age)
+    later = succession.later_success(tx, place, age)
     if later is None:
         return
     mine = draft.version if draft.sequence is None else f"sequence {draft.sequence}"

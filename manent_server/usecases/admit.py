@@ -15,7 +15,17 @@ from manent_server.engine import closing
 from manent_server.engine import version as versions
 from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
-from manent_server.store import deploys, facts, history, marks, queue, records, waiting, workers
+from manent_server.store import (
+    deploys,
+    facts,
+    history,
+    marks,
+    queue,
+    records,
+    succession,
+    waiting,
+    workers,
+)
 from manent_server.store.deploys import Deploy
 from manent_server.store.queue import Environment, Reach
 from manent_server.store.repeat import is_transient
@@ -181,7 +191,7 @@ class Admission:
         if row.kind == Kind.ROLLBACK or "outdated" in (row.override or ()):
             return False
         place = (row.application, row.environment)
-        later = queue.later_success(tx, place, queue.age(tx, row))
+        later = succession.later_success(tx, place, succession.age(tx, row))
         by = later.id if later is not None else _given_up_by(tx, row)
         if by is None:
             return False
