@@ -19,7 +19,8 @@ from tests.rig.postgres import Postgres
 from tests.rig.serve import Rig
 
 pytestmark = pytest.mark.e2e
-EXAMPLES = 100
+# Of each operation, once for each of two roles: what a few draws do not find, the soak looks for.
+FEW, MANY = 20, 200
 STORED = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
 OPERATIONS = [
     f"{method.upper()} {path}"
@@ -28,9 +29,7 @@ OPERATIONS = [
 ]
 # Refusals that list a field and yet are out of a schema's reach.
 BEYOND = {"instant_past", "cron_invalid", "timezone_invalid", "schedule_invalid", "reason_missing"}
-thorough = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
+patient = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
 @dataclass(frozen=True)
@@ -109,6 +108,15 @@ def test_every_operation_does_what_the_document_says(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_does_so_whatever_is_drawn(
+    server: Server, document: dict[str, Any], operation: str
+) -> None:
+    """The same, ten times as long."""
+    fuzz(document, operation, server, phases=["fuzzing"], examples=MANY)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_keeps_to_the_borders_of_its_schema(
     server: Server, document: dict[str, Any], operation: str
 ) -> None:
@@ -117,7 +125,12 @@ def test_every_operation_keeps_to_the_borders_of_its_schema(
 
 
 def fuzz(
-    document: dict[str, Any], operation: str, server: Server, *, phases: Sequence[str]
+    document: dict[str, Any],
+    operation: str,
+    server: Server,
+    *,
+    phases: Sequence[str],
+    examples: int = FEW,
 ) -> None:
     """Send an operation all cases of it.
 
@@ -127,10 +140,11 @@ def fuzz(
     method, path = operation.split()
     schema = schemathesis.openapi.from_dict(document).include(method=method, path=path)
     # Again: of the settings a number that is Hypothesis' own default is passed over.
-    schema.config.generation.update(max_examples=EXAMPLES)
+    schema.config.generation.update(max_examples=examples)
     schema.config.phases.update(phases=list(phases))
     load_all_checks()
-    (made,) = get_all_tests(schema=schema, test_func=check, settings=thorough, given_kwargs={})
+    drawn = settings(patient, max_examples=examples)
+    (made,) = get_all_tests(schema=schema, test_func=check, settings=drawn, given_kwargs={})
     _, test = made.ok()
     test(server=server)
 

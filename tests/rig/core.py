@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from manent_server.store import deploys, queue, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.engine import Engines, connect, dispose
 from manent_server.store.migrate import migrate
+from manent_server.store.tables import Tables
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.work import Attempt, StepRow
 from manent_server.usecases import policy, submit
@@ -258,14 +260,21 @@ class Ground:
     def clear(self) -> None:
         """Delete every row of ours and of the engine's that a test can make."""
         with self.store.write() as tx, unguarded(tx):
-            d = tx.tables.deploys
-            links = ("rerun_of", "rollback_to", "promoted_from", "replaces", "superseded_by")
-            for table in reversed(tx.tables.metadata.sorted_tables):
-                if table is d:
-                    tx.connection.execute(sa.update(d).values(dict.fromkeys(links)))
-                tx.connection.execute(sa.delete(table))
+            for statement in _clearing(tx.tables, tx.dialect):
+                tx.connection.exec_driver_sql(statement)
         with self.engines.dbos.begin() as connection:
             connection.execute(sa.delete(_workflows(self.engines)))
+
+
+@cache
+def _clearing(tables: Tables, dialect: str) -> list[str]:
+    """Statements that empty every table; Postgres takes them all at once."""
+    d = tables.deploys
+    links = ("rerun_of", "rollback_to", "promoted_from", "replaces", "superseded_by")
+    unlinking = ", ".join(f"{name} = NULL" for name in links)
+    statements = [f"UPDATE {d.fullname} SET {unlinking}"]  # noqa: S608 - ours
+    statements += [f"DELETE FROM {t.fullname}" for t in reversed(tables.metadata.sorted_tables)]  # noqa: S608 - ours
+    return statements if dialect == "sqlite" else ["; ".join(statements)]
 
 
 @contextmanager

@@ -4,11 +4,13 @@
 reason is one of `ALLOWED`, and the unit tests have a budget. A run that repeats failing tests says
 which were unsteady. In any run some tests keep to one
 pytest-xdist worker: those that measure time, and those of one module that share a fixture of it,
-which each worker would make anew.
+which each worker would make anew. And of the two databases a test of a whole server runs on, one
+is for `make soak`.
 """
 
 import re
 import time
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 
@@ -26,6 +28,8 @@ BESIDE_OTHERS = 2.0
 _COST = "processor seconds"
 
 _UNIT = Path(__file__).parents[1] / "unit"
+_WHOLE = Path(__file__).parents[1] / "e2e"
+_DATABASES = ("postgres", "sqlite")
 _began = pytest.StashKey[float]()
 
 _Report = pytest.TestReport | pytest.CollectReport
@@ -45,11 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that belong on one worker a group.
+    """Give tests that belong on one worker a group, and leave half of the pairs to the soak.
 
     First: pytest-xdist reads the groups in the same hook, and what comes after it is not seen.
     """
     for item in items:
+        if isinstance(item, pytest.Function) and _is_second(item):
+            item.add_marker(pytest.mark.soak)
         if item.get_closest_marker("xdist_group"):
             continue
         if item.get_closest_marker("timed"):
@@ -117,6 +123,22 @@ class UnitClock:
 
     def _is_over(self, config: pytest.Config) -> bool:
         return bool(config.getoption("--gate")) and self._seconds > self._budget
+
+
+def _is_second(item: pytest.Function) -> bool:
+    """Whether a test of a whole server runs on its other database in every run.
+
+    What differs between the two is proven below, by tests of the core, all of which run on both.
+    Which one a test has is drawn by its name, so that each module has some on either.
+    """
+    if not item.path.is_relative_to(_WHOLE) or item.get_closest_marker("each_database"):
+        return False
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    mine = params.get("database_url", params.get("shared"))
+    if mine not in _DATABASES:
+        return False
+    pair = item.name.replace(mine, "")
+    return mine != _DATABASES[zlib.crc32(pair.encode()) % len(_DATABASES)]
 
 
 def _of_module(item: pytest.Function) -> str:
