@@ -10,7 +10,7 @@ from tests.rig.ledger import Ledger
 from tests.rig.process import until
 from tests.rig.serve import Config, Rig
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.each_database]
 
 HOSTS = """
 import os, sys, time

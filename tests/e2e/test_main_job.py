@@ -12,7 +12,7 @@ from tests.rig.postgres import Postgres
 from tests.rig.process import until
 from tests.rig.serve import Config, Rig
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.each_database]
 
 CROWD = [f"app{number}" for number in range(4)]
 

@@ -11,7 +11,7 @@ from tests.rig.matrix import alternating, mostly
 from tests.rig.process import until
 from tests.rig.serve import Config, Rig
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.each_database]
 
 HOOKS = ("deploy", "verify", "rollback")
 # The steps of the plan with a hook, in order: two waves of one target each.
