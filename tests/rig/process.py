@@ -13,19 +13,27 @@ from tests.rig.forge import Forged, die_with_parent, forge, suits
 Found = TypeVar("Found")
 Child = Forged | subprocess.Popen[bytes]
 _STOP_LIMIT = 30.0
+_SHORTEST = 0.02
 
 
 class Ended(RuntimeError):
     """A process ended while somebody waited for something it should do."""
 
 
-def until(ask: Callable[[], Found], *, what: str, limit: float = 45.0) -> Found:
-    """Ask again and again until the answer is true, and return it."""
-    end = time.monotonic() + limit
+def until(
+    ask: Callable[[], Found], *, what: str, limit: float = 45.0, longest: float = 0.1
+) -> Found:
+    """Ask again and again until the answer is true, and return it.
+
+    What takes long is asked for more rarely, up to `longest` seconds apart: the asking, most of
+    it by servers, would else be most of what the tests cost.
+    """
+    began = time.monotonic()
     while not (found := ask()):
-        if time.monotonic() > end:
+        passed = time.monotonic() - began
+        if passed > limit:
             raise TimeoutError(f"not within {limit:g} s: {what}")
-        time.sleep(0.02)
+        time.sleep(min(max(_SHORTEST, passed / 10), longest))
     return found
 
 

@@ -129,16 +129,24 @@ def _is_second(item: pytest.Function) -> bool:
     """Whether a test of a whole server runs on its other database in every run.
 
     What differs between the two is proven below, by tests of the core, all of which run on both.
-    Which one a test has is drawn by its name, so that each module has some on either.
+    Which one a test has is drawn by its name, so that each module has some on either; one that
+    chooses (see `tests/rig/matrix.py`) has what it chose.
     """
     if not item.path.is_relative_to(_WHOLE) or item.get_closest_marker("each_database"):
         return False
+    chosen = {name for mark in item.iter_markers("parametrize") for name in _named(mark)}
     params = item.callspec.params if hasattr(item, "callspec") else {}
     mine = params.get("database_url", params.get("shared"))
-    if mine not in _DATABASES:
+    if mine not in _DATABASES or chosen & {"database_url", "shared"}:
         return False
     pair = item.name.replace(mine, "")
     return mine != _DATABASES[zlib.crc32(pair.encode()) % len(_DATABASES)]
+
+
+def _named(mark: pytest.Mark) -> list[str]:
+    """The arguments that a mark gives values to."""
+    names = mark.args[0]
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
 
 def _of_module(item: pytest.Function) -> str:

@@ -246,7 +246,7 @@ class Rig:
             found: dict[str, Any] = self.get(f"/deploys/{deploy}")
             return found if found["state"] in ENDED else None
 
-        return until(ask, what=f"end of {deploy}", limit=limit) or {}
+        return until(ask, what=f"end of {deploy}", limit=limit, longest=0.25) or {}
 
     def deployed(self, version: str, **fields: Any) -> dict[str, Any]:
         """Deploy and wait for the end."""
