@@ -1,4 +1,4 @@
-"""Two minutes of faults: whatever the nemesis does, the invariants hold."""
+"""A minute of faults: whatever the nemesis does, the invariants hold."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.chaos.play import Play, perform
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timed, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("seed", [101, 102])
+@pytest.mark.parametrize("seed", [101, pytest.param(102, marks=pytest.mark.soak)])
 def test_the_invariants_hold_under_faults(seed: int, tmp_path: Path) -> None:
     """B03, B07, B21, B23, B28, B33, B35: I1 to I20, as far as they apply, in a run that counts."""
     result = perform(Play(seed, seconds=60, longest=240), tmp_path)
