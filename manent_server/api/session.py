@@ -26,7 +26,8 @@ class Session:
 
 async def _session(request: Request) -> Session:
     state = request.app.state
-    return Session(state.desk, state.calls, request.state.caller)
+    caller = request.state.caller
+    return Session(state.desk.seen_by(caller), state.calls, caller)
 
 
 async def _key(

@@ -135,6 +135,10 @@ class Scope:
         )
 
 
+ALL: Final = Scope((Area(),))
+"""Nothing is outside of it."""
+
+
 def everywhere(role: str) -> tuple[Grant, ...]:
     """The role without any limit."""
     return (Grant(role),)

@@ -27,6 +27,8 @@ _MARKS: Final = {
     for verb in ("set", "lifted")
 }
 
+OF_MARKS: Final = frozenset(_MARKS)
+
 KINDS: Final[Mapping[str, str]] = {
     REQUESTED: "A deploy was accepted. Detail: kind, version, reason; `rerun_of`, `from`.",
     "deploy.delayed": "A gate keeps it from beginning, at once or again. Detail: gates.",

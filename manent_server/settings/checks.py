@@ -1,8 +1,12 @@
-"""Checks of single texts: addresses, URLs, digests."""
+"""Checks of single texts - addresses, URLs, digests - and of times that depend on each other."""
 
 import ipaddress
 import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
 
+from manent_server.domain import duration, liveness
 from manent_server.settings import fill
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -12,6 +16,7 @@ _ARTIFACT = re.compile(r"file:///.+|https?://\S+")
 _EXECUTOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HIGHEST_PORT = 65535
+_HEARTBEATS = 3
 
 
 def address(text: str) -> str:
@@ -82,3 +87,33 @@ def some_text(text: str) -> str:
     if not text:
         raise ValueError("must not be empty")
     return text
+
+
+def recovery(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is wrong between the times of recovery."""
+    wrong = []
+    names = ("heartbeat_interval", "stale_after", "auto_recover_after")
+    beat, stale, automatic = (found[name] for name in names)
+    if stale < _HEARTBEATS * beat:
+        wrong.append(
+            (
+                "stale_after",
+                f"recovery.stale_after ({duration.show(stale)}) must be at least "
+                f"{_HEARTBEATS} x recovery.heartbeat_interval ({duration.show(beat)})",
+            )
+        )
+    if automatic:
+        wrong += [("auto_recover_after", text) for text in _automatic(beat, stale, automatic)]
+    return wrong
+
+
+def _automatic(beat: timedelta, stale: timedelta, automatic: timedelta) -> Iterator[str]:
+    given = f"recovery.auto_recover_after ({duration.show(automatic)})"
+    if automatic < stale:
+        yield f"{given} must be at least recovery.stale_after ({duration.show(stale)})"
+    lease = liveness.lease_length(automatic)
+    if lease < _HEARTBEATS * beat:
+        yield (
+            f"{given} leaves a lease of {duration.show(max(lease, timedelta(0)))}, which must be "
+            f"at least {_HEARTBEATS} x recovery.heartbeat_interval ({duration.show(beat)})"
+        )

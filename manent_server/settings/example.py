@@ -18,6 +18,10 @@ _HINTS = {
     "external": "NAME: {command: [./my-plugin, --an-argument]}",
     "secrets": "nothing to set here yet",
     "notify": "an example is at the end",
+    "oidc": "where people sign in, by name; see the end",
+    "trust": "which CI jobs may what, by name; see the end",
+    "roles": "what a group may: GROUP: {role, applications, environments}; see the end",
+    "people": "who people are elsewhere, by login; see the end",
 }
 
 # What a person names. The placement's keys may stand in any layer; later layers win:
@@ -101,6 +105,28 @@ applications:
     environments:
       staging:
         targets: {host: {}}
+
+# access:
+#   oidc:
+#     company:
+#       issuer: https://id.example              # required, as its tokens have it in `iss`
+#       client_id: manent                       # required, of a public client with the device flow
+#       groups_claim: groups                    # claim that lists a person's groups
+#   trust:
+#     shop-on-github:
+#       issuer: https://token.actions.githubusercontent.com    # required
+#       audience: https://manent.example        # required: what `aud` has to be
+#       claims: {repository_id: "583231", ref: refs/heads/main}    # required, each exactly
+#       role: deployer              # required
+#       applications: [shop]        # default ["*"]
+#       environments: [staging, production]     # default ["*"]
+#   roles:
+#     developers: {role: deployer, environments: [staging]}
+#     sre:
+#       - {role: operator}
+#       - {role: viewer, applications: [payroll], deny: true}    # it wins
+#   people:
+#     ann: {groups: [sre], principals: ["oidc:https://id.example#1234"], github: "583231"}
 
 # notify:
 #   board:

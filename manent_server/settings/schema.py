@@ -4,12 +4,11 @@ The loader reads by these declarations; the reference page and `manent.yml.examp
 from them.
 """
 
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any
 
-from manent_server.domain import duration, liveness
 from manent_server.settings import checks, stage, values
+from manent_server.settings.access import ACCESS
 from manent_server.settings.kinds import (
     Choice,
     DatabaseUrl,
@@ -45,39 +44,9 @@ RELOADED = (
     "target_groups",
     "templates",
     "applications",
+    "access",
     "notify",
 )
-
-_HEARTBEATS = 3
-
-
-def _check_recovery(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    wrong = []
-    names = ("heartbeat_interval", "stale_after", "auto_recover_after")
-    beat, stale, automatic = (found[name] for name in names)
-    if stale < _HEARTBEATS * beat:
-        wrong.append(
-            (
-                "stale_after",
-                f"recovery.stale_after ({duration.show(stale)}) must be at least "
-                f"{_HEARTBEATS} x recovery.heartbeat_interval ({duration.show(beat)})",
-            )
-        )
-    if automatic:
-        wrong += [("auto_recover_after", text) for text in _check_automatic(beat, stale, automatic)]
-    return wrong
-
-
-def _check_automatic(beat: timedelta, stale: timedelta, automatic: timedelta) -> Iterator[str]:
-    given = f"recovery.auto_recover_after ({duration.show(automatic)})"
-    if automatic < stale:
-        yield f"{given} must be at least recovery.stale_after ({duration.show(stale)})"
-    lease = liveness.lease_length(automatic)
-    if lease < _HEARTBEATS * beat:
-        yield (
-            f"{given} leaves a lease of {duration.show(max(lease, timedelta(0)))}, which must be "
-            f"at least {_HEARTBEATS} x recovery.heartbeat_interval ({duration.show(beat)})"
-        )
 
 
 def _check_logs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -147,7 +116,7 @@ _RECOVERY_KEYS = (
         "deaths of its worker after which a step ends its deploy (poisoned)",
     ),
 )
-_RECOVERY = Section(_RECOVERY_KEYS, values.Recovery, _check_recovery)
+_RECOVERY = Section(_RECOVERY_KEYS, values.Recovery, checks.recovery)
 
 _RETENTION = Section(
     (Key("keys_max_age", Duration(), "8760h", "how long idempotency keys are kept"),),
@@ -309,6 +278,7 @@ TOP = Section(
         Key("logs", _LOGS, SECTION, "caps of the deploys' logs"),
         Key("secrets", Empty(), "{}", "further secret stores; env and file exist always"),
         Key("plugins", _PLUGINS, SECTION, "plugins beside the installed ones"),
+        ACCESS,
         NOTIFY,
         Key("environments", TableOf(ENVIRONMENT, "environment"), "{}", "the stages, by name"),
         Key(

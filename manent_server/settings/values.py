@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+from manent_server.domain.access import Grant
 from manent_server.domain.rules import Rules
 from manent_server.settings.node import Table
 
@@ -145,6 +146,58 @@ class Webhook:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Where people sign in."""
+
+    issuer: str
+    client_id: str
+    groups_claim: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Which jobs of a CI may what: those whose token has one of the values of every claim."""
+
+    issuer: str
+    audience: str
+    claims: Mapping[str, tuple[str, ...]]
+    role: str
+    applications: tuple[str, ...]
+    environments: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """Who a person is elsewhere; `ids` by system: github, gitlab, slack, ..."""
+
+    groups: tuple[str, ...]
+    principals: tuple[str, ...]
+    ids: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Who may do what; `roles` by group, `people` by login."""
+
+    oidc: Mapping[str, Provider] = field(default_factory=dict)
+    trust: Mapping[str, Trust] = field(default_factory=dict)
+    roles: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+    people: Mapping[str, Person] = field(default_factory=dict)
+    groups_max_age: timedelta = timedelta(hours=24)
+
+    def login_of(self, principal: str) -> str | None:
+        """The person that acts under this name."""
+        if principal in self.people:
+            return principal
+        return next((who for who, one in self.people.items() if principal in one.principals), None)
+
+    def login_at(self, system: str, id_there: str) -> str | None:
+        """The person with this id at a system such as `github` or `slack`."""
+        found = self.people.items()
+        return next((who for who, one in found if one.ids.get(system) == id_there), None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """One stage; `concurrency` is filled in from `environment_concurrency`."""
 
@@ -232,6 +285,7 @@ class Settings:
     secrets: Mapping[str, Any]
     plugins: Plugins
     notify: Mapping[str, Webhook]
+    access: Access
     environments: Mapping[str, Environment]
     applications: Mapping[str, Application]
     path: Path

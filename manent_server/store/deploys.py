@@ -10,10 +10,12 @@ import sqlalchemy as sa
 
 from manent_server.domain import awaiting, promotion
 from manent_server.domain import question as questions
+from manent_server.domain.access import ALL, Scope
 from manent_server.domain.deploy import LIVE, Kind, Outcome, State
 from manent_server.domain.gates import Asked
 from manent_server.domain.question import Question, Topic
 from manent_server.store.clean import clean
+from manent_server.store.sight import within
 from manent_server.store.tables import Tables, epochs, into
 from manent_server.store.transaction import Transaction
 
@@ -314,10 +316,13 @@ def live(tx: Transaction, *, application: str | None = None) -> list[Deploy]:
     return [of(row) for row in tx.connection.execute(query)]
 
 
-def delayed(tx: Transaction, environment: str, *, limit: int | None = None) -> list[Deploy]:
+def delayed(
+    tx: Transaction, environment: str, *, limit: int | None = None, sight: Scope = ALL
+) -> list[Deploy]:
     """Deploys of an environment whose gates are closed, in order of acceptance."""
     d = tx.tables.deploys
     query = whole(tx.tables).where(d.c.environment == environment, d.c.state == State.DELAYED)
+    query = within(query, sight, d.c.application, d.c.environment)
     query = query.order_by(d.c.number)
     if limit is not None:
         query = query.limit(max(limit, 0))

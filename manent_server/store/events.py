@@ -8,8 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain import events
+from manent_server.domain.access import ALL, Scope
 from manent_server.domain.events import Event
 from manent_server.domain.notice import NoticeState
+from manent_server.store.sight import touching
 from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction
 
@@ -115,6 +118,7 @@ class Wanted:
     limit: int
     application: str | None = None
     environment: str | None = None
+    sight: Scope = ALL
 
 
 def read(tx: Transaction, wanted: Wanted, *, until: int) -> list[Event]:
@@ -130,7 +134,21 @@ def read(tx: Transaction, wanted: Wanted, *, until: int) -> list[Event]:
         query = query.where(e.c.application == wanted.application)
     if wanted.environment is not None:
         query = query.where(e.c.environment == wanted.environment)
+    query = visible(query, e, wanted.sight)
     return [_event(row, row.position) for row in tx.connection.execute(query)]
+
+
+def visible(query: sa.Select[Any], e: sa.Table, sight: Scope) -> sa.Select[Any]:
+    """Only events that somebody with this sight may see.
+
+    Those of no place are about the installation, for whoever sees all of it; but a mark on
+    everything touches everybody.
+    """
+    if sight.is_everywhere:
+        return query
+    is_placed = sa.or_(e.c.application.is_not(None), e.c.environment.is_not(None))
+    query = query.where(sa.or_(is_placed, e.c.type.in_(events.OF_MARKS)))
+    return touching(query, sight, e.c.application, e.c.environment)
 
 
 def _event(row: Any, position: int) -> Event:

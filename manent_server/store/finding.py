@@ -12,10 +12,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain.access import ALL, Scope
 from manent_server.domain.deploy import State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
+from manent_server.store.sight import within
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -24,11 +26,11 @@ _ID = re.compile(r"[0-9a-f]{6,40}")
 _NUMBERED = re.compile(r"([^/#]{1,63})/([^/#]{1,63})#([0-9]{1,18})")
 
 
-def by_address(tx: Transaction, address: str) -> Deploy:
+def by_address(tx: Transaction, address: str, *, sight: Scope = ALL) -> Deploy:
     """A deploy by its id, a unique beginning of it, or `application/environment#number`.
 
     Raises:
-        NotFound: Nothing has that address.
+        NotFound: Nothing in sight has that address.
         Invalid: Several ids begin so.
     """
     values: dict[str, Any]
@@ -41,6 +43,8 @@ def by_address(tx: Transaction, address: str) -> Deploy:
         query, values = _by_beginning(tx.tables), {"low": address, "high": address + "g"}
     else:
         raise _nothing(address)
+    d = tx.tables.deploys
+    query = within(query, sight, d.c.application, d.c.environment)
     rows = tx.connection.execute(query, values).all()
     if len(rows) > 1:
         raise Invalid(
@@ -89,6 +93,7 @@ class Page:
     outcome: str | None
     before: str | None
     limit: int
+    sight: Scope = ALL
 
 
 def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
@@ -103,6 +108,7 @@ def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
     ):
         if value is not None:
             query = query.where(column == value)
+    query = within(query, wanted.sight, d.c.application, d.c.environment)
     if wanted.states:
         query = query.where(d.c.state.in_(wanted.states))
     if wanted.before is not None:
@@ -147,6 +153,16 @@ def read_cursor(cursor: str) -> tuple[datetime, str]:
             next="give `next` of the page before as `before`",
         )
     return instant, deploy
+
+
+def of_sight(tx: Transaction, ids: Sequence[str], sight: Scope) -> list[str]:
+    """Those of these deploys that can be seen, in their order."""
+    if sight.is_everywhere or not ids:
+        return list(ids)
+    d = tx.tables.deploys
+    query = within(sa.select(d.c.id), sight, d.c.application, d.c.environment)
+    seen = set(tx.connection.execute(query.where(d.c.id.in_(ids))).scalars())
+    return [one for one in ids if one in seen]
 
 
 def queued(tx: Transaction, environment: str) -> list[str]:

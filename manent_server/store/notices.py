@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain.access import ALL, Scope
 from manent_server.domain.errors import Invalid
 from manent_server.domain.events import Event
 from manent_server.domain.notice import NoticeState
@@ -201,6 +202,7 @@ class Wanted:
     sink: str | None
     before: str | None
     limit: int
+    sight: Scope = ALL
 
 
 def page(tx: Transaction, wanted: Wanted) -> tuple[list[Notice], str | None]:
@@ -217,6 +219,7 @@ def page(tx: Transaction, wanted: Wanted) -> tuple[list[Notice], str | None]:
         query = query.where(n.c.sink == wanted.sink)
     if wanted.before is not None:
         query = query.where(_is_before(tx, wanted.before))
+    query = events.visible(query, tx.tables.events, wanted.sight)
     rows = [_notice(row) for row in tx.connection.execute(query)]
     shown = rows[: wanted.limit]
     return shown, shown[-1].id if len(rows) > wanted.limit else None

@@ -8,9 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.domain.access import ALL, Scope
 from manent_server.domain.deploy import State
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
+from manent_server.store.sight import within
 from manent_server.store.tables import Tables, into
 from manent_server.store.transaction import Transaction, clock
 
@@ -146,13 +148,16 @@ def _freed(tables: Tables) -> sa.Delete:
     return sa.delete(tables.slots).where(tables.slots.c.deploy == sa.bindparam("deploy"))
 
 
-def waiting(tx: Transaction, environment: str, *, limit: int | None = None) -> list[Deploy]:
+def waiting(
+    tx: Transaction, environment: str, *, limit: int | None = None, sight: Scope = ALL
+) -> list[Deploy]:
     """Deploys with a ticket and no slot, the head of the queue first.
 
     A rollback stands before everything else of its environment.
     """
     d = tx.tables.deploys
     query = deploys.whole(tx.tables).where(_queued(tx.tables, environment))
+    query = within(query, sight, d.c.application, d.c.environment)
     query = query.order_by(d.c.priority, d.c.ticket)
     if limit is not None:
         query = query.limit(limit)

@@ -10,7 +10,7 @@ from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Conflict
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
-from manent_server.store import deploys, finding, records, work, workers
+from manent_server.store import deploys, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -35,15 +35,18 @@ def abandon(
     Raises:
         Conflict: It was not cancelled, or less than a minute ago, or has ended otherwise.
     """
-    caller.demand(access.CANCEL)
+    desk = desk.seen_by(caller)
     environments: list[str] = []
 
     def work_on(tx: Transaction) -> str:
-        found = finding.by_address(tx, address)
+        found = desk.deploy_for(tx, address, caller, access.CANCEL)
         row = deploys.lock(tx, found.id) or found
         known = once.remembered(tx, caller, key)
         if known is not None:
             return known
+        if request.force:
+            # What still works there then meets the next deploy: not for whoever only deploys.
+            caller.demand(access.ADMINISTER, row.application, row.environment)
         if row.is_live:
             _abandon(tx, desk, row, request, caller)
         else:

@@ -147,24 +147,35 @@ def demand_environment(tx: Transaction, draft: Draft) -> None:
         )
 
 
-def demand_override(gates_passed: Sequence[str], reason: str | None, caller: Caller) -> None:
+def demand_right(draft: Draft) -> None:
+    """Refuse a deploy, or a rollback, that its caller may not ask for there.
+
+    Raises:
+        NotAllowed: The caller may not.
+    """
+    right = access.ROLLBACK if draft.kind == Kind.ROLLBACK else access.DEPLOY
+    draft.caller.demand(right, draft.application, draft.environment.name)
+
+
+def demand_override(draft: Draft) -> None:
     """Refuse to pass a gate that cannot be passed, without the right or without a reason.
 
     Raises:
         Invalid: Naming the gate, or that the reason is missing.
         NotAllowed: The caller may not.
     """
-    for gate in gates_passed:
+    for gate in draft.override:
         if gate not in gates.OVERRIDABLE:
             known = ", ".join(gates.OVERRIDABLE)
             raise Invalid(f"{gate!r} cannot be overridden", next=f"known: {known}")
-    if not set(gates_passed) - {gates.OUTDATED}:
+    if not set(draft.override) - {gates.OUTDATED}:
         return
-    if set(gates_passed) - {gates.OUTDATED, gates.APPROVAL}:
-        caller.demand(access.OVERRIDE)
-    if gates.APPROVAL in gates_passed:
-        caller.demand(access.BYPASS)
-    if not (reason or "").strip():
+    where = (draft.application, draft.environment.name)
+    if set(draft.override) - {gates.OUTDATED, gates.APPROVAL}:
+        draft.caller.demand(access.OVERRIDE, *where)
+    if gates.APPROVAL in draft.override:
+        draft.caller.demand(access.BYPASS, *where)
+    if not (draft.reason or "").strip():
         raise Invalid(
             "an override needs a reason",
             code="reason_missing",
@@ -204,7 +215,13 @@ def demand_newer(tx: Transaction, draft: Draft) -> None:
 
 
 def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
-    """Write the deploy and admit; the caller holds the environment's row lock."""
+    """Write the deploy and admit; the caller holds the environment's row lock.
+
+    Raises:
+        NotAllowed: Whoever asks may not: every deploy is accepted here, whatever asks for it.
+        Refused: A gate that nobody opens keeps it out.
+    """
+    demand_right(draft)
     at = tx.now()
     environment = draft.environment.name
     place = facts.read(tx, environment, [asked_of(draft, at)])

@@ -13,7 +13,7 @@ from manent_server.domain.errors import Conflict, Invalid
 from manent_server.domain.plan import PREPARE
 from manent_server.domain.question import OFFERED, Answer, Question, Reply, Topic
 from manent_server.engine import asking, carrying, closing
-from manent_server.store import aftermath, deploys, finding, queue, records, work
+from manent_server.store import aftermath, deploys, queue, records, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -43,11 +43,11 @@ def answer(
         Conflict: It asks nothing, somebody has answered, or this answer is none it takes.
         Invalid: It does not ask about this target.
     """
-    caller.demand(access.RESOLVE)
+    desk = desk.seen_by(caller)
     mine = secrets.token_hex(8)
 
     def work_on(tx: Transaction) -> str:
-        found = finding.by_address(tx, address)
+        found = desk.deploy_for(tx, address, caller, access.RESOLVE)
         queue.lock_environment(tx, found.environment)
         row = deploys.lock(tx, found.id) or found
         known = once.remembered(tx, caller, key)

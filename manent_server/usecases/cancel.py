@@ -10,7 +10,7 @@ from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.errors import Conflict
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
-from manent_server.store import deploys, finding, records
+from manent_server.store import deploys, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -32,12 +32,12 @@ def cancel(
     Raises:
         Conflict: It has ended otherwise.
     """
-    caller.demand(access.CANCEL)
+    desk = desk.seen_by(caller)
     environments: list[str] = []
     mine = secrets.token_hex(16)
 
     def work(tx: Transaction) -> str:
-        found = finding.by_address(tx, address)
+        found = desk.deploy_for(tx, address, caller, access.CANCEL)
         row = deploys.lock(tx, found.id) or found
         known = once.remembered(tx, caller, key)
         if known is not None:

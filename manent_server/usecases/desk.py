@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manent_server.domain import names
+from manent_server.domain.access import ALL, READ, Caller, Scope
 from manent_server.domain.errors import NotFound
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host
 from manent_server.settings.values import Application, Environment, Placement, Settings
+from manent_server.store import finding
+from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases.admit import Admission
 
@@ -22,7 +25,8 @@ class Desk:
     """Collaborators of the use cases.
 
     `settings` gives the policy this process read last; `report` names what this process
-    itself does (`draining`, `running`, `reasons`) for readiness.
+    itself does (`draining`, `running`, `reasons`) for readiness. What lies outside of `sight`
+    does not exist for whoever works at this desk.
     """
 
     store: Store
@@ -32,6 +36,31 @@ class Desk:
     settings: Callable[[], Settings]
     report: Callable[[], Mapping[str, Any]]
     metrics: Metrics
+    sight: Scope = ALL
+
+    def seen_by(self, caller: Caller) -> "Desk":
+        """The same desk for somebody who may not see everything."""
+        sight = caller.scope(READ)
+        return self if sight.is_everywhere else replace(self, sight=sight)
+
+    def deploy(self, tx: Transaction, address: str) -> Deploy:
+        """A deploy by its address.
+
+        Raises:
+            NotFound: There is none that can be seen here.
+        """
+        return finding.by_address(tx, address, sight=self.sight)
+
+    def deploy_for(self, tx: Transaction, address: str, caller: Caller, right: str) -> Deploy:
+        """A deploy somebody wants to act on.
+
+        Raises:
+            NotFound: There is none that can be seen here.
+            NotAllowed: The caller sees it and lacks the right there.
+        """
+        row = self.deploy(tx, address)
+        caller.demand(right, row.application, row.environment)
+        return row
 
     def under(self, demand: Callable[[Transaction], None]) -> "Desk":
         """The same desk for whoever may write only while something holds; see `Store.under`."""
@@ -45,7 +74,8 @@ class Desk:
 
     def environment(self, text: str) -> Environment:
         """A configured environment by the name someone gave."""
-        known = self.settings().environments
+        everything = self.settings().environments
+        known = {name: one for name, one in everything.items() if self.sight.touches(None, name)}
         name = names.name(text, "environment", known=known)
         if name not in known:
             raise _unknown("environment", name, known)
@@ -53,7 +83,8 @@ class Desk:
 
     def application(self, text: str) -> Application:
         """A configured application by the name someone gave."""
-        known = self.settings().applications
+        everything = self.settings().applications
+        known = {name: one for name, one in everything.items() if self.sight.touches(name, None)}
         name = names.name(text, "application", known=known)
         if name not in known:
             raise _unknown("application", name, known)
@@ -61,13 +92,31 @@ class Desk:
 
     def placement(self, application: Application, environment: Environment) -> Placement:
         """The application's settings in the environment."""
-        if environment.name not in application.environments:
-            places = ", ".join(sorted(application.environments)) or "none"
+        known = self.places(application)
+        if environment.name not in known:
+            places = ", ".join(known) or "none"
             raise NotFound(
                 f"{application.name} has no targets in {environment.name}",
                 next=f"it has targets in: {places}",
             )
         return application.environments[environment.name]
+
+    def demand_seen(self, application: str, environment: str) -> None:
+        """Refuse a place that cannot be seen, as one where the application never was.
+
+        Raises:
+            NotFound: It lies out of sight.
+        """
+        if not self.sight.covers(application, environment):
+            raise NotFound(
+                f"{application} has no targets in {environment}",
+                next="manent inventory shows where it runs",
+            )
+
+    def places(self, application: Application) -> list[str]:
+        """The environments in which the application has targets, by name."""
+        sees = self.sight.covers
+        return sorted(name for name in application.environments if sees(application.name, name))
 
 
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> NotFound:

@@ -19,12 +19,13 @@ from manent_server.usecases.wake import GATE
 def explain(desk: Desk, address: str) -> dict[str, Any]:
     """Closed gates, place in the queue, who is in the way, which workers there are."""
     with desk.store.read() as tx:
-        row = finding.by_address(tx, address)
+        row = desk.deploy(tx, address)
         closed = _closed(tx, row)
         place = finding.place_in_queue(tx, row) if row.state == State.ENQUEUED else None
         blocker = _blocker(tx, desk, row) if row.is_live else None
         crew = _workers(tx, desk, row) if row.is_live else None
         summary = _summary(tx, desk, row, _Why(closed, place, blocker, crew))
+        ahead = finding.of_sight(tx, place[1], desk.sight) if place else []
     return {
         "id": row.id,
         "state": row.state,
@@ -32,7 +33,7 @@ def explain(desk: Desk, address: str) -> dict[str, Any]:
         "summary": summary,
         "gates": [view.gate(gate) for gate in closed] + _asked(row),
         "position": place[0] if place else None,
-        "ahead": place[1] if place else [],
+        "ahead": ahead,
         "blocked_by": blocker,
         "workers": crew,
     }
@@ -82,6 +83,8 @@ def _blocker(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
         return None
     same = [slot for slot in slots if slot.application == row.application]
     for slot in [*same, *slots]:
+        if not desk.sight.covers(slot.application, row.environment):
+            continue
         holder = deploys.read(tx, slot.deploy)
         if holder is not None:
             return named(tx, desk, holder.id, holder.executor)

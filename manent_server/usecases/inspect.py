@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from manent_server.domain import gates, names
+from manent_server.domain.access import Scope
 from manent_server.domain.deploy import Outcome, State
 from manent_server.domain.errors import Invalid, NotFound
+from manent_server.domain.gates import Facts
 from manent_server.domain.liveness import is_lost
 from manent_server.domain.marks import Sort
 from manent_server.store import deploys as rows_of
@@ -50,20 +52,24 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
         else None,
         before=wanted.before,
         limit=wanted.limit,
+        sight=desk.sight,
     )
     with desk.store.read() as tx:
-        where = place(tx, wanted.application, wanted.environment)
+        where = place(tx, desk, wanted.application, wanted.environment)
         rows, after = finding.page(tx, replace(page, **where))
         return view.page(_all_shown(tx, desk, rows), after)
 
 
-def place(tx: Transaction, application: str | None, environment: str | None) -> dict[str, Any]:
+def place(
+    tx: Transaction, desk: Desk, application: str | None, environment: str | None
+) -> dict[str, Any]:
     """Both as they are stored, each known here, now or from before."""
+    sees = desk.sight.touches
+    applications = [name for name in policy.applications(tx) if sees(name, None)]
+    environments = [row.name for row in queue.environments(tx) if sees(None, row.name)]
     return {
-        "application": _known(application, "application", policy.applications(tx)),
-        "environment": _known(
-            environment, "environment", [row.name for row in queue.environments(tx)]
-        ),
+        "application": _known(application, "application", applications),
+        "environment": _known(environment, "environment", environments),
     }
 
 
@@ -91,7 +97,7 @@ def _word(text: str, known: list[Any], what: str) -> str:
 def deploy(desk: Desk, address: str) -> dict[str, Any]:
     """One deploy."""
     with desk.store.read() as tx:
-        return _shown(tx, desk, finding.by_address(tx, address))
+        return _shown(tx, desk, desk.deploy(tx, address))
 
 
 def _shown(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
@@ -109,6 +115,8 @@ def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict
     asked = [row.id for row in rows if row.origin == schedules.ORIGIN]
     scheduled = schedules.of_deploys(tx, asked)
     pushed_out = rows_of.superseded(tx, [row.id for row in rows])
+    sources = [row.promoted_from for row in rows if row.promoted_from]
+    known_sources = set(finding.of_sight(tx, sources, desk.sight))
     return [
         view.deploy(
             row,
@@ -119,7 +127,10 @@ def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict
                 pushed_out.get(row.id, ()),
             ),
         )
-        | {"schedule": _schedule(scheduled.get(row.id))}
+        | {
+            "schedule": _schedule(scheduled.get(row.id)),
+            "promoted_from": row.promoted_from if row.promoted_from in known_sources else None,
+        }
         for row in rows
     ]
 
@@ -132,7 +143,7 @@ def _schedule(asked: tuple[str, datetime] | None) -> dict[str, Any] | None:
 def steps(desk: Desk, address: str) -> dict[str, Any]:
     """The steps of a deploy in their order."""
     with desk.store.read() as tx:
-        row = finding.by_address(tx, address)
+        row = desk.deploy(tx, address)
         counts: dict[tuple[int, str], int] = {}
         for attempt in work.read_attempts(tx, row.id):
             place = (attempt.pass_number, attempt.step)
@@ -147,7 +158,7 @@ def steps(desk: Desk, address: str) -> dict[str, Any]:
 def attempts(desk: Desk, address: str) -> dict[str, Any]:
     """The attempts of a deploy in the order of their hand-out."""
     with desk.store.read() as tx:
-        row = finding.by_address(tx, address)
+        row = desk.deploy(tx, address)
         return {"items": [view.attempt(attempt) for attempt in work.read_attempts(tx, row.id)]}
 
 
@@ -164,7 +175,7 @@ def log(
         tail: Begin so many lines before the end there is now.
     """
     with desk.store.read() as tx:
-        row = finding.by_address(tx, address)
+        row = desk.deploy(tx, address)
         if tail is not None:
             after = max(after, row.log_next - 1 - tail)
         lines = logs.read(tx, row.id, after=after, limit=limit, size=_LOG_CHARACTERS)
@@ -181,30 +192,42 @@ def inventory(
 ) -> dict[str, Any]:
     """What runs where."""
     with desk.store.read() as tx:
-        rows = records.inventory(tx, **place(tx, application, environment))
-    return {"items": [view.stock(row) for row in rows]}
+        rows = records.inventory(tx, **place(tx, desk, application, environment))
+    sees = desk.sight.covers
+    return {"items": [view.stock(row) for row in rows if sees(row.application, row.environment)]}
 
 
 def environments(desk: Desk) -> dict[str, Any]:
     """Every environment that is configured."""
     with desk.store.read() as tx:
         rows = queue.environments(tx)
-    return {"items": [view.environment(row) for row in rows if row.is_configured]}
+    sees = desk.sight.touches
+    return {
+        "items": [
+            view.environment(row) for row in rows if row.is_configured and sees(None, row.name)
+        ]
+    }
 
 
 def environment(desk: Desk, name: str) -> dict[str, Any]:
     """One environment: who runs there, who waits, what is locked, who could work."""
     with desk.store.read() as tx:
-        found = {row.name: row for row in queue.environments(tx)}
+        sight = desk.sight
+        found = {row.name: row for row in queue.environments(tx) if sight.touches(None, row.name)}
         wanted = _known(name, "environment", list(found)) or name
         row = found[wanted]
-        waiting = queue.waiting(tx, wanted, limit=LONGEST_QUEUE)
-        waiting += rows_of.delayed(tx, wanted, limit=LONGEST_QUEUE - len(waiting))
-        place = facts.read(tx, wanted)
+        waiting = queue.waiting(tx, wanted, limit=LONGEST_QUEUE, sight=sight)
+        left = LONGEST_QUEUE - len(waiting)
+        waiting += rows_of.delayed(tx, wanted, limit=left, sight=sight)
+        place = seen(facts.read(tx, wanted), sight)
         standing = [mark for mark in place.marks if mark.environment in (None, wanted)]
         everyone = [worker for worker in workers.everyone(tx) if row.pool in worker.pools]
         return view.environment(row) | {
-            "slots": [_slot(tx, slot) for slot in queue.slots(tx, wanted)],
+            "slots": [
+                _slot(tx, slot)
+                for slot in queue.slots(tx, wanted)
+                if sight.covers(slot.application, wanted)
+            ],
             "queue": _all_shown(tx, desk, waiting),
             "locks": [view.mark(mark) for mark in standing if mark.sort == Sort.LOCK],
             "gates": [view.gate(gate) for gate in gates.of_environment(wanted, place)],
@@ -214,6 +237,14 @@ def environment(desk: Desk, name: str) -> dict[str, Any]:
                 view.worker(worker, is_alive=is_alive(desk, worker, tx)) for worker in everyone
             ],
         }
+
+
+def seen(place: Facts, sight: Scope) -> Facts:
+    """What is true of a place, without marks on what cannot be seen."""
+    if sight.is_everywhere:
+        return place
+    marks = [mark for mark in place.marks if sight.touches(mark.application, mark.environment)]
+    return replace(place, marks=tuple(marks))
 
 
 def _slot(tx: Transaction, slot: queue.Slot) -> dict[str, Any]:
@@ -240,6 +271,7 @@ def _last(tx: Transaction, desk: Desk, environment: str) -> dict[str, Any] | Non
         outcome=None,
         before=None,
         limit=1,
+        sight=desk.sight,
     )
     rows, _ = finding.page(tx, wanted)
     return _shown(tx, desk, rows[0]) if rows else None
@@ -260,8 +292,9 @@ def applications(desk: Desk) -> dict[str, Any]:
     known = desk.settings().applications
     return {
         "items": [
-            {"name": name, "environments": sorted(application.environments)}
+            {"name": name, "environments": desk.places(application)}
             for name, application in sorted(known.items())
+            if desk.sight.touches(name, None)
         ]
     }
 

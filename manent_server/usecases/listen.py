@@ -37,7 +37,7 @@ def events(
             or of this one before it was set back, and would miss what comes now.
     """
     with desk.store.read() as tx:
-        place = inspect.place(tx, application, environment)
+        place = inspect.place(tx, desk, application, environment)
         until = rows.newest(tx)
         if after > until:
             raise Conflict(
@@ -45,6 +45,6 @@ def events(
                 code="position_ahead",
                 next=f"read again from a position up to {until}; 0 is the oldest that is kept",
             )
-        found = rows.read(tx, Wanted(after, limit, **place), until=until)
+        found = rows.read(tx, Wanted(after, limit, **place, sight=desk.sight), until=until)
     reached = found[-1].position if len(found) == limit else until
     return {"items": [view.event(event) for event in found], "next": reached}

@@ -38,8 +38,8 @@ def put(
     Raises:
         ManentError: It names something unknown, gives no reason or an instant that has passed.
     """
-    caller.demand(SETTING[request.sort])
-    drafted = _draft(desk, request, caller)
+    drafted = _draft(desk.seen_by(caller), request, caller)
+    caller.demand(SETTING[request.sort], drafted["application"], drafted["environment"])
 
     def work(tx: Transaction) -> str:
         known = once.remembered(tx, caller, key)
@@ -103,19 +103,21 @@ def lift(desk: Desk, sort: Sort, mark: str, *, caller: Caller) -> dict[str, Any]
     Raises:
         NotFound: No such mark is in force.
     """
-    caller.demand(LIFTING[sort])
+    desk = desk.seen_by(caller)
     lifted: list[Mark] = []
 
     def work(tx: Transaction) -> list[str]:
         at = tx.now()
         standing = marks.standing(tx, at=at, sort=sort)
         lifted[:] = [held for held in standing if held.id == mark] or lifted
+        lifted[:] = [held for held in lifted if is_seen(desk, held)]
         if not lifted:
             raise NotFound(
                 f"there is no {sort} {mark[:40]!r}",
                 next=f"GET /api/v1/{PATHS[sort]} lists them",
             )
         held = lifted[0]
+        caller.demand(LIFTING[sort], held.application, held.environment)
         # Without one that stands the answer to an earlier COMMIT was lost.
         if any(one.id == mark for one in standing):
             marks.lift(tx, [mark], by=caller.name, at=at)
@@ -153,15 +155,21 @@ def standing(
         NotFound: There is no such application or environment.
     """
     with desk.store.read() as tx:
-        place = inspect.place(tx, application, environment)
+        place = inspect.place(tx, desk, application, environment)
         found = marks.standing(tx, at=tx.now())
     spoken = [
         mark
         for mark in found
         if (not sorts or mark.sort in sorts)
+        and is_seen(desk, mark)
         and all(name is None or getattr(mark, of) in (None, name) for of, name in place.items())
     ]
     return {"items": [view.mark(mark) for mark in spoken]}
+
+
+def is_seen(desk: Desk, mark: Mark) -> bool:
+    """Whether the mark is about something that can be seen here."""
+    return desk.sight.touches(mark.application, mark.environment)
 
 
 def _one(desk: Desk, mark: str) -> dict[str, Any]:

@@ -93,11 +93,13 @@ def delete(desk: Desk, address: str, *, caller: Caller) -> dict[str, Any]:
 def _change(
     desk: Desk, address: str, change: Change, *, caller: Caller, key: IdempotencyKey | None
 ) -> dict[str, Any]:
-    caller.demand(access.SCHEDULE)
+    desk = desk.seen_by(caller)
     # Its id, found once: when the answer to a COMMIT was lost the name may be given away.
     with desk.store.read() as tx:
         known = once.remembered(tx, caller, key)
-        schedule = known or timetable.find(tx, address).id
+        found = timetable.find(tx, desk, known or address)
+        caller.demand(access.SCHEDULE, found.application, found.environment)
+        schedule = found.id
 
     def work(tx: Transaction) -> str:
         if once.remembered(tx, caller, key) is None:

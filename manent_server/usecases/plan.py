@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import access, difference, gates
+from manent_server.domain import difference, gates
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Refused
 from manent_server.domain.gates import Facts, Judgement
 from manent_server.domain.inventory import Knowledge
-from manent_server.store import deploys, facts, queue, records
+from manent_server.store import deploys, facts, finding, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Stock
 from manent_server.store.transaction import Transaction
@@ -36,7 +36,7 @@ def plan(
         ManentError: It names something unknown or is not allowed. What policy would refuse is
             told in `refusal` instead.
     """
-    caller.demand(access.READ)
+    desk = desk.seen_by(caller)
     draft = submit.drafted(desk, request, caller)
     with desk.store.read() as tx:
         ready = draft if draft.version else submit.as_live(tx, draft)
@@ -112,13 +112,15 @@ class _Prospect:
         draft, tx = self.draft, self.tx
         environment = draft.environment.name
         ahead = queue.ahead_of(tx, environment, draft.priority)
+        seen = finding.of_sight(tx, ahead, self.desk.sight)
         slots = queue.slots(tx, environment)
         mine = [slot for slot in slots if slot.application == draft.application]
         is_full = len(slots) >= draft.environment.concurrency
         holder = next(iter(mine or (slots if is_full else ())), None)
-        row = deploys.read(tx, holder.deploy) if holder is not None else None
+        is_seen = holder is not None and self.desk.sight.covers(holder.application, environment)
+        row = deploys.read(tx, holder.deploy) if holder is not None and is_seen else None
         blocker = explain.named(tx, self.desk, row.id, row.executor) if row is not None else None
-        return {"position": len(ahead) + 1, "ahead": list(ahead), "blocked_by": blocker}
+        return {"position": len(ahead) + 1, "ahead": seen, "blocked_by": blocker}
 
 
 def _target(name: str, stock: Stock | None, version: str) -> dict[str, Any]:

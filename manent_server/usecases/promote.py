@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from manent_server.domain import access, names
+from manent_server.domain import names
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Conflict, Invalid
 from manent_server.domain.inventory import Knowledge
@@ -11,7 +11,7 @@ from manent_server.store import deploys, records
 from manent_server.store.records import Stock
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import inspect, once, submit
-from manent_server.usecases.accept import Draft, demand_environment
+from manent_server.usecases.accept import Draft, demand_environment, demand_right
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployRequest, IdempotencyKey, PromotionRequest
 
@@ -25,7 +25,7 @@ def promote(
         Conflict: It does not run in the source, or not as one digest.
         Refused: Evidence is missing; the problem says which.
     """
-    caller.demand(access.DEPLOY)
+    desk = desk.seen_by(caller)
     source = desk.environment(request.source).name
     if source == desk.environment(request.to).name:
         raise Invalid(f"{source} is promoted to itself", next="name two environments")
@@ -40,6 +40,8 @@ def promote(
         override=request.override,
     )
     draft = submit.drafted(desk, wanted, caller)
+    desk.demand_seen(draft.application, source)
+    demand_right(draft)
 
     def work(tx: Transaction) -> str:
         demand_environment(tx, draft)

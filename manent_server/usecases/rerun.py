@@ -13,7 +13,7 @@ from manent_server.domain.rerun import Split
 from manent_server.engine import carrying
 from manent_server.engine.carrying import Source
 from manent_server.settings.values import Environment
-from manent_server.store import deploys, finding
+from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import busy, inspect, once
@@ -25,6 +25,7 @@ from manent_server.usecases.accept import (
     demand_environment,
     demand_newer,
     demand_override,
+    demand_right,
 )
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey, RerunRequest
@@ -56,13 +57,12 @@ def rerun(
         Conflict: It has not ended, or what came before the step does not stand any more.
         NotFound: Its plan has no such step.
     """
-    caller.demand(access.DEPLOY)
-    demand_override(request.override, request.reason, caller)
+    desk = desk.seen_by(caller)
     with desk.store.read() as tx:
-        old = finding.by_address(tx, address)
-    if old.kind == Kind.ROLLBACK:
-        caller.demand(access.ROLLBACK)
+        old = desk.deploy_for(tx, address, caller, access.DEPLOY)
     draft = _draft(desk, old, request, caller)
+    demand_right(draft)
+    demand_override(draft)
 
     def work(tx: Transaction) -> str:
         demand_environment(tx, draft)
@@ -97,7 +97,7 @@ def plan(desk: Desk, address: str, *, begin: str | None = None) -> dict[str, Any
         NotFound: As `rerun`.
     """
     with desk.store.read() as tx:
-        old = finding.by_address(tx, address)
+        old = desk.deploy(tx, address)
         cut = _cut(tx, old.id, begin)
         number = deploys.next_pass(tx, old.root)
     return {
@@ -171,7 +171,8 @@ def _draft(desk: Desk, old: Deploy, request: RerunRequest, caller: Caller) -> Dr
 def _priority(old: Deploy, caller: Caller) -> int:
     """Whoever may not choose a place in the queue reruns in the usual one."""
     is_chosen = old.kind != Kind.ROLLBACK and old.priority != DEFAULT_PRIORITY
-    return DEFAULT_PRIORITY if is_chosen and not caller.may(access.PRIORITISE) else old.priority
+    may_choose = caller.may(access.PRIORITISE, old.application, old.environment)
+    return DEFAULT_PRIORITY if is_chosen and not may_choose else old.priority
 
 
 def _environment(desk: Desk, old: Deploy) -> Environment:

@@ -4,7 +4,6 @@ from typing import Any
 
 from manent_server.domain.access import Caller
 from manent_server.domain.question import Answer
-from manent_server.store import finding
 from manent_server.usecases import answer, inspect, once, rerun
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import AnswerRequest, IdempotencyKey, RerunRequest
@@ -23,9 +22,10 @@ def retry(
     Raises:
         Conflict: It neither has ended nor waits for a person.
     """
+    desk = desk.seen_by(caller)
     with desk.store.read() as tx:
         known = once.remembered(tx, caller, key)
-        row = finding.by_address(tx, address)
+        row = desk.deploy(tx, address)
     if known is not None:
         return inspect.deploy(desk, known)
     if row.open_question is None:

@@ -23,6 +23,7 @@ from manent_server.usecases.accept import (
     Draft,
     accept,
     demand_environment,
+    demand_right,
     order_for,
 )
 from manent_server.usecases.desk import Desk
@@ -46,10 +47,11 @@ def roll_back(
     Raises:
         Conflict: There is nothing to go back to.
     """
-    caller.demand(access.ROLLBACK)
-    if request.veto:
-        caller.demand(access.LOCK)
+    desk = desk.seen_by(caller)
     asked = _Asked(desk, request, _draft(desk, request, caller))
+    demand_right(asked.draft)
+    if request.veto:
+        caller.demand(access.LOCK, *_place(asked.draft))
 
     def work(tx: Transaction) -> str:
         draft = asked.draft

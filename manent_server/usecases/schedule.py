@@ -25,9 +25,10 @@ def schedule(
     Raises:
         Conflict: Another schedule has that name.
     """
-    caller.demand(access.SCHEDULE)
-    caller.demand(access.DEPLOY)
+    desk = desk.seen_by(caller)
     values = _values(desk, request, caller)
+    for right in (access.SCHEDULE, access.DEPLOY):
+        caller.demand(right, values["application"], values["environment"])
     every = scheduling.recurrence(values["cron"], values["timezone"])
 
     def work(tx: Transaction) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from manent_server.domain import access, names
 from manent_server.domain.access import Caller
-from manent_server.domain.errors import NotFound
+from manent_server.domain.errors import NotAllowed, NotFound
 from manent_server.domain.notice import PLUGINS, Interest, Retrying
 from manent_server.observability.metrics import SinkStanding
 from manent_server.store import events, notices, records
@@ -63,7 +63,16 @@ def named(desk: Desk, name: str) -> Sink:
 
 
 def shown(desk: Desk) -> dict[str, Any]:
-    """Every sink with what it has not been told."""
+    """Every sink with what it has not been told.
+
+    Raises:
+        NotAllowed: Whoever asks does not see everything; sinks are told of everything.
+    """
+    if not desk.sight.is_everywhere:
+        raise NotAllowed(
+            "only who may read everywhere sees who is told",
+            next="ask an administrator for the role viewer without a limit",
+        )
     with desk.store.read() as tx:
         off, standings = notices.off(tx), notices.standings(tx)
     return {
@@ -211,7 +220,7 @@ def listed(
     if sink is not None:
         sink = names.name(sink, "sink", known=[one.name for one in known(desk)])
     with desk.store.read() as tx:
-        found, after = notices.page(tx, notices.Wanted(state, sink, before, limit))
+        found, after = notices.page(tx, notices.Wanted(state, sink, before, limit, desk.sight))
     if sink is not None and not found:
         named(desk, sink)
     return view.page([view.notice(one) for one in found], after)

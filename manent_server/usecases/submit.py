@@ -21,6 +21,7 @@ from manent_server.usecases.accept import (
     demand_environment,
     demand_newer,
     demand_override,
+    demand_right,
     order_for,
 )
 from manent_server.usecases.desk import Desk
@@ -38,8 +39,9 @@ def submit(
         ManentError: The request names something unknown, is not allowed or refused; then
             nothing was created.
     """
-    caller.demand(access.DEPLOY)
+    desk = desk.seen_by(caller)
     draft = drafted(desk, request, caller)
+    demand_right(draft)
 
     def work(tx: Transaction) -> str:
         demand_environment(tx, draft)
@@ -79,11 +81,11 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
     kind = _kind(request)
     priority = request.priority if request.priority is not None else DEFAULT_PRIORITY
     _check(request)
-    demand_override(request.override, request.reason, caller)
+    where = (application.name, environment.name)
     if priority != DEFAULT_PRIORITY:
-        caller.demand(access.PRIORITISE)
+        caller.demand(access.PRIORITISE, *where)
     if request.collision == rules.CANCEL_RUNNING:
-        caller.demand(access.CANCEL)
+        caller.demand(access.CANCEL, *where)
     sha256 = names.sha256(request.sha256) if request.sha256 else None
     if sha256 is not None and placement.artifact is None:
         raise Invalid(
@@ -91,7 +93,7 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
             code="sha256_without_artifact",
             next="leave sha256 out, or name its artifact in manent.yml",
         )
-    return Draft(
+    draft = Draft(
         application=application.name,
         environment=environment,
         kind=kind,
@@ -110,6 +112,8 @@ def drafted(desk: Desk, request: DeployRequest, caller: Caller) -> Draft:
         links=request.links,
         changes=request.changes,
     )
+    demand_override(draft)
+    return draft
 
 
 def _order(

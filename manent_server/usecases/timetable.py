@@ -23,14 +23,16 @@ def every(
 ) -> dict[str, Any]:
     """The schedules that are not deleted, by name."""
     with desk.store.read() as tx:
-        rows = schedules.all_of(tx, **inspect.place(tx, application, environment))
-        return {"items": [_shown(tx, row) for row in rows], "next": None}
+        rows = schedules.all_of(tx, **inspect.place(tx, desk, application, environment))
+        sees = desk.sight.covers
+        seen = [row for row in rows if sees(row.application, row.environment)]
+        return {"items": [_shown(tx, row) for row in seen], "next": None}
 
 
 def one(desk: Desk, address: str) -> dict[str, Any]:
     """One by its name, or by its id."""
     with desk.store.read() as tx:
-        return _shown(tx, find(tx, address))
+        return _shown(tx, find(tx, desk, address))
 
 
 def runs(
@@ -45,7 +47,7 @@ def runs(
         limit: At most so many.
     """
     with desk.store.read() as tx:
-        row = find(tx, address)
+        row = find(tx, desk, address)
         found = schedules.runs(tx, row.id, before=before, limit=limit + 1)
     items = [_run(run, row) for run in found[:limit]]
     return {"items": items, "next": items[-1]["at"] if len(found) > limit else None}
@@ -54,7 +56,7 @@ def runs(
 def preview(desk: Desk, address: str, *, count: int = SHOWN) -> dict[str, Any]:
     """The instants at which a schedule fires next; a paused one: if it were resumed now."""
     with desk.store.read() as tx:
-        row = find(tx, address)
+        row = find(tx, desk, address)
         later = _upcoming(row, _count(count), at=tx.now() if row.deleted_at is None else None)
     return {"items": [_instant(row.every, instant) for instant in later]}
 
@@ -78,14 +80,14 @@ def _count(count: int) -> int:
     return count
 
 
-def find(tx: Transaction, address: str) -> Schedule:
+def find(tx: Transaction, desk: Desk, address: str) -> Schedule:
     """One by its name, or by its id.
 
     Raises:
         NotFound: There is none.
     """
     row = schedules.find(tx, address)
-    if row is None:
+    if row is None or not desk.sight.covers(row.application, row.environment):
         shown = address.encode("unicode_escape").decode("ascii")[:80]
         raise NotFound(f"there is no schedule {shown}", next="manent schedule list shows them")
     return row
