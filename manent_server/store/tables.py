@@ -52,6 +52,7 @@ class Tables:
     steps: sa.Table
     tokens: sa.Table
     votes: sa.Table
+    sessions: sa.Table
     wakes: sa.Table
 
 

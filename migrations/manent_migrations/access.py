@@ -1,13 +1,14 @@
-"""The tables of who gets in: tokens, and the idempotency keys of each principal."""
+"""The tables of who gets in: tokens, sessions, the idempotency keys of each principal."""
 
 from collections.abc import Callable
 
 import sqlalchemy as sa
 
 from manent_migrations.column import at, json, text
+from manent_migrations.naming import Naming
 
 
-def create(table: Callable[..., None]) -> None:
+def create(name: Naming, table: Callable[..., None]) -> None:
     """Make the tables; revisions rest on this for ever."""
     table(
         "tokens",
@@ -27,6 +28,22 @@ def create(table: Callable[..., None]) -> None:
         at("last_used_at"),
         text("last_used_from", null=True),
         sa.UniqueConstraint("hash", name="manent_tokens_hash"),
+    )
+    table(
+        "sessions",
+        text("id", primary=True),
+        text("hash"),
+        text("proof"),
+        text("source"),
+        text("principal"),
+        json("groups"),
+        text("actor", null=True),
+        at("created_at", null=False),
+        at("expires_at", null=False),
+        at("revoked_at"),
+        sa.UniqueConstraint("hash", name="manent_sessions_hash"),
+        sa.UniqueConstraint("proof", name="manent_sessions_proof"),
+        sa.Index(name.index("sessions_end"), "expires_at"),
     )
     table(
         "keys",

@@ -32,7 +32,7 @@ def upgrade() -> None:
     _inventory(name, create)
     _workers(create)
     _marks(name, create)
-    access.create(create)
+    access.create(name, create)
     audit.create_tables(name, create)
     for guard in audit.guards(name):
         op.execute(guard)

@@ -1,0 +1,84 @@
+"""Session rows: sign-ins by an identity provider, as digests, until they end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from manent_server.store.tables import Tables
+from manent_server.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Session:
+    """One sign-in; `source` is a key of `access.oidc` or `access.trust`, with which of them."""
+
+    id: str
+    source: str
+    principal: str
+    groups: Sequence[str]
+    actor: str | None
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None
+
+
+@cache
+def _select(tables: Tables) -> sa.Select[Any]:
+    return sa.select(*(tables.sessions.c[one.name] for one in fields(Session)))
+
+
+def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Write a new session."""
+    tx.connection.execute(tx.tables.sessions.insert().values(**values))
+
+
+def by_proof(tx: Transaction, proof: str) -> Session | None:
+    """The session that was made for an assertion."""
+    query = _select(tx.tables).where(tx.tables.sessions.c.proof == proof)
+    row = tx.connection.execute(query).one_or_none()
+    return Session(*tuple(row)) if row else None
+
+
+def by_hash(tx: Transaction, digest: str, *, at: datetime) -> Session | None:
+    """The session with that digest, if it is in force."""
+    row = tx.connection.execute(_by_hash(tx.tables), {"digest": digest, "at": at}).one_or_none()
+    return Session(*tuple(row)) if row else None
+
+
+@cache
+def _by_hash(tables: Tables) -> sa.Select[Any]:
+    s = tables.sessions
+    return _select(tables).where(
+        s.c.hash == sa.bindparam("digest"),
+        s.c.revoked_at.is_(None),
+        s.c.expires_at > sa.bindparam("at"),
+    )
+
+
+def revoke(tx: Transaction, session: str, *, at: datetime) -> bool:
+    """End a session; whether it had not ended before."""
+    s = tx.tables.sessions
+    done = tx.connection.execute(
+        sa.update(s).where(s.c.id == session, s.c.revoked_at.is_(None)).values(revoked_at=at)
+    )
+    return done.rowcount > 0
+
+
+def forget(tx: Transaction, *, before: datetime, limit: int) -> None:
+    """Remove rows of sessions that ended before an instant, a few at a time."""
+    s = tx.tables.sessions
+    old = sa.select(s.c.id).where(s.c.expires_at < before).order_by(s.c.expires_at).limit(limit)
+    tx.connection.execute(sa.delete(s).where(s.c.id.in_(old)))
+
+
+def newest_end(tx: Transaction) -> datetime | None:
+    """When a token or session was revoked last."""
+    ends = [
+        tx.connection.execute(sa.select(sa.func.max(table.c.revoked_at))).scalar()
+        for table in (tx.tables.tokens, tx.tables.sessions)
+    ]
+    return max((end for end in ends if end is not None), default=None)
