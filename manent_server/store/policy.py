@@ -1,7 +1,7 @@
 """The policy in force, as rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -12,12 +12,16 @@ from manent_server.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class Revision:
-    """One writing of the policy: what, by which release, changed when, by whom."""
+    """One writing of the policy: what, by which release, changed when, by whom.
+
+    `people` says who is who: by login the groups and the names elsewhere.
+    """
 
     digest: str
     release: str
     configured_at: datetime
     written_by: str
+    people: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def current(tx: Transaction) -> Revision | None:
@@ -50,6 +54,7 @@ def write_revision(tx: Transaction, revision: Revision) -> int:
             configured_at=revision.configured_at,
             written_at=tx.now(),
             written_by=revision.written_by,
+            people=revision.people,
         )
         .returning(p.c.revision)
     ).scalar_one()

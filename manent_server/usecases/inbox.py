@@ -10,7 +10,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.approval import Vote, Voter
 from manent_server.domain.awaiting import Ask
 from manent_server.domain.errors import Invalid, NotFound
-from manent_server.store import approvals, deploys, finding
+from manent_server.store import approvals, deploys
 from manent_server.store.approvals import Approval
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
@@ -58,14 +58,12 @@ def approvals_of(desk: Desk, wanted: ApprovalFilter, *, caller: Caller) -> dict[
     """Approvals the caller sees, the newest first."""
     if not 1 <= wanted.limit <= inspect.LONGEST_PAGE:
         raise Invalid(f"limit is {wanted.limit}", next=f"use 1 to {inspect.LONGEST_PAGE}")
+    desk = desk.seen_by(caller)
     with desk.store.read() as tx:
         deploy = None
         if wanted.deploy is not None:
-            found = finding.by_address(tx, wanted.deploy)
-            if not caller.sees(found.application, found.environment):
-                return view.page([], None)
-            deploy = found.id
-        where = inspect.place(tx, wanted.application, wanted.environment)
+            deploy = desk.deploy(tx, wanted.deploy).id
+        where = inspect.place(tx, desk, wanted.application, wanted.environment)
         page = approvals.Page(
             **where,
             deploy=deploy,

@@ -7,7 +7,7 @@ from typing import Any
 from manent_server.domain import order as orders
 from manent_server.domain import rules
 from manent_server.domain.errors import Conflict
-from manent_server.settings.values import Environment, Settings
+from manent_server.settings.values import Access, Environment, Settings
 from manent_server.store import deploys, policy, records
 from manent_server.store.records import Deed
 from manent_server.store.repeat import never
@@ -51,7 +51,7 @@ def _write(tx: Transaction, settings: Settings, release: str, by: str) -> bool:
             return False
     revision = policy.write_revision(
         tx,
-        policy.Revision(mark, release, settings.modified_at, by),
+        policy.Revision(mark, release, settings.modified_at, by, people_values(settings.access)),
     )
     for environment in sorted(settings.environments.values(), key=lambda e: e.name):
         policy.write_environment(tx, environment_values(environment), revision=revision)
@@ -77,11 +77,27 @@ def environment_values(environment: Environment) -> dict[str, Any]:
     }
 
 
+def people_values(access: Access) -> dict[str, Any]:
+    """Who is who, as votes are counted by it: plain ids, and with the system they are of."""
+    return {
+        login: {
+            "groups": list(one.groups),
+            "handles": [
+                *one.principals,
+                *one.ids.values(),
+                *(f"{system}:{id_there}" for system, id_there in one.ids.items()),
+            ],
+        }
+        for login, one in sorted(access.people.items())
+    }
+
+
 def digest(settings: Settings) -> str:
     """SHA-256 of what the rows hold; other settings of a process are its own affair."""
     environments = [environment_values(e) for _, e in sorted(settings.environments.items())]
     places = [[name, sorted(a.environments)] for name, a in sorted(settings.applications.items())]
-    return orders.digest([environments, places])
+    people = people_values(settings.access)
+    return orders.digest([environments, places, *([people] if people else [])])
 
 
 def _parts(release: str) -> tuple[tuple[int, str], ...]:

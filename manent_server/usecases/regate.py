@@ -10,7 +10,7 @@ from manent_server.domain.awaiting import Stage
 from manent_server.domain.deploy import Phase, State
 from manent_server.domain.errors import Conflict
 from manent_server.domain.order import Order
-from manent_server.store import approvals, deploys, finding, queue, records
+from manent_server.store import approvals, deploys, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -37,9 +37,9 @@ def regate(
     Raises:
         Conflict: It has its place already, or has ended.
     """
+    desk = desk.seen_by(caller)
     with desk.store.read() as tx:
-        found = finding.by_address(tx, address)
-    caller.demand(access.OVERRIDE, found.application, found.environment)
+        found = desk.deploy_for(tx, address, caller, access.OVERRIDE)
     today = order_for(
         desk, desk.application(found.application), desk.environment(found.environment)
     )

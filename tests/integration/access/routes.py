@@ -10,6 +10,7 @@ from manent_server.domain.marks import Sort
 from manent_server.usecases import mark
 from manent_server.usecases import schedule as scheduling
 from manent_server.usecases.requests import MarkRequest, ScheduleRequest
+from tests.integration.core.approving import ask, resolve
 from tests.rig.core import ADMIN, Core
 
 
@@ -21,6 +22,7 @@ class Place:
     environment: str
     deploy: str
     schedule: str
+    approval: str
     marks: Mapping[Sort, str]
 
     @property
@@ -31,13 +33,17 @@ class Place:
             f'"{self.environment}"',
             self.deploy,
             self.schedule,
+            self.approval,
             *(mark for sort, mark in self.marks.items() if sort != Sort.STOP),
         }
 
 
 def furnish(core: Core, application: str, environment: str) -> Place:
-    """A deploy, a schedule and a mark of each sort there."""
+    """A deploy that waits for approval, a schedule and a mark of each sort there."""
+    ask(core, environment=environment)
     deploy = core.submit(application, environment)
+    resolve(core)
+    approval = next(row["id"] for row in core.rows("approvals") if row["deploy"] == deploy)
     request = ScheduleRequest(
         f"nightly-{deploy}", application, environment, "0 2 * * *", version="1"
     )
@@ -48,7 +54,7 @@ def furnish(core: Core, application: str, environment: str) -> Place:
         where = (None, None) if sort == Sort.STOP else (application, environment)
         made = mark.put(core.desk, MarkRequest(sort, "audit", *where, version), caller=ADMIN)
         marks[sort] = made["id"]
-    return Place(application, environment, deploy, request.name, marks)
+    return Place(application, environment, deploy, request.name, approval, marks)
 
 
 class Of(Enum):
@@ -90,6 +96,10 @@ def _mark(sort: Sort, right: str, of: Of = Of.PLACE) -> Asks:
     return Asks(right, of, lambda p: f"/{mark.PATHS[sort]}/{p.marks[sort]}")
 
 
+def _approval(right: str, tail: str = "", body: Any = None) -> Asks:
+    return Asks(right, Of.PLACE, lambda p: f"/approvals/{p.approval}{tail}", lambda _: body)
+
+
 def _schedule(right: str, tail: str = "") -> Asks:
     return Asks(right, Of.PLACE, lambda p: f"/schedules/{p.schedule}{tail}")
 
@@ -125,6 +135,12 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", f"{_DEPLOY}/retry"): _deploy(access.DEPLOY, "/retry", {}),
     ("GET", _DEPLOY): _deploy(access.READ),
     ("GET", f"{_DEPLOY}/logs"): _deploy(access.READ, "/logs"),
+    ("POST", f"{_DEPLOY}/regate"): _deploy(access.OVERRIDE, "/regate", {}),
+    ("GET", "/approvals"): _list("/approvals"),
+    ("GET", "/approvals/{address}"): _approval(access.READ),
+    ("POST", "/approvals/{address}/decisions"): _approval(
+        access.APPROVE, "/decisions", {"decision": "approve"}
+    ),
     ("GET", "/inventory"): _list("/inventory"),
     ("GET", "/environments"): _list("/environments"),
     ("GET", "/environments/{name}"): Asks(

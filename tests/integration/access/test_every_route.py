@@ -101,6 +101,7 @@ def test_what_is_not_seen_answers_word_for_word_like_what_is_not_there(
         "nowhere",
         "0" * len(other.deploy),
         "no-schedule",
+        "0" * len(other.approval),
         {sort: "0" * len(mark) for sort, mark in other.marks.items()},
     )
     for (method, _), asks in ROUTES.items():
@@ -113,7 +114,7 @@ def test_what_is_not_seen_answers_word_for_word_like_what_is_not_there(
 def plain(answer: tuple[int, str], place: Place) -> tuple[int, str]:
     """An answer without the words it was asked with, and without its number."""
     text = answer[1].partition('"request_id"')[0]
-    words = [place.schedule, place.deploy, place.application, place.environment]
+    words = [place.schedule, place.deploy, place.approval, place.application, place.environment]
     for word in (*words, *place.marks.values()):
         text = text.replace(word, "WORD")
     return answer[0], text
