@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from manent_server.api import (
+    access,
     admin,
     approvals,
     audit,
@@ -47,6 +48,7 @@ ROUTERS = (
     notices.router,
     audit.router,
     admin.router,
+    access.router,
 )
 
 

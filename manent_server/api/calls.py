@@ -21,9 +21,9 @@ from manent_server.usecases import (
     skip_wait,
     submit,
     timetable,
-    tokens,
 )
 from manent_server.usecases import answer as answering
+from manent_server.usecases import authenticate as authentication
 from manent_server.usecases import executors as registry
 from manent_server.usecases import mark as marking
 from manent_server.usecases import plan as planning
@@ -31,7 +31,9 @@ from manent_server.usecases import recall as recalling
 from manent_server.usecases import rerun as rerunning
 from manent_server.usecases import retry as retrying
 from manent_server.usecases import schedule as scheduling
+from manent_server.usecases import sign_in as signing_in
 from manent_server.usecases import sinks as telling
+from manent_server.usecases import tokens as letting_in
 
 Call = Callable[..., Any]
 
@@ -87,5 +89,13 @@ class Calls:
     executors: Call = registry.executors
     recover: Call = recover.recover
     forget: Call = registry.forget
-    authenticate: Call = tokens.authenticate
+    authenticate: Call = authentication.authenticate
+    create_token: Call = letting_in.create
+    tokens: Call = letting_in.listing
+    revoke_token: Call = letting_in.revoke
+    providers: Call = signing_in.providers
+    sign_in: Call = signing_in.sign_in
+    sign_out: Call = signing_in.sign_out
+    whoami: Call = signing_in.whoami
+    newest_end: Call = signing_in.newest_end
     ready: Call = health.ready

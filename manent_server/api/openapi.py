@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
 from manent_server.api import problem, shapes
+from manent_server.api.route import PREFIX
 from manent_server.api.signin import PUBLIC
 
 _COMMON = (401, 403, 404, 422, 429, 431, 500, 503)
@@ -39,8 +40,10 @@ def describe(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, operations in found["paths"].items():
         for operation in operations.values():
-            if path not in PUBLIC:
+            if path.startswith(PREFIX):
                 _refusals(operation)
+            if path not in PUBLIC:
+                operation["security"] = [{"token": []}]
     return found
 
 
@@ -51,7 +54,6 @@ def _once(app: FastAPI) -> dict[str, Any]:
 
 
 def _refusals(operation: dict[str, Any]) -> None:
-    operation["security"] = [{"token": []}]
     responses = operation["responses"]
     for code in _COMMON + (_WITH_BODY if "requestBody" in operation else ()):
         responses[str(code)] = _refusal(code)

@@ -20,6 +20,10 @@ from manent_server.api.problem import HttpRefusal, refusal
 from manent_server.domain.errors import Invalid, Malformed, NotFound
 
 RIGHT = "x-right"
+PUBLIC = "public"
+"""Instead of a right: anybody may, without a token. `signin.PUBLIC` names the paths."""
+SIGNED_IN = "signed in"
+"""Instead of a right: whoever is known may, whatever it was granted."""
 PREFIX = "/api/v1"
 BODY_SECONDS = 30.0
 # How much of a body that is too large is thrown away, so that the sender gets to read the answer.
@@ -71,7 +75,8 @@ class Route(APIRoute):
         body = self.body_field
 
         async def handle(request: Request) -> Response:
-            request.state.caller.demand_somewhere(right)
+            if right not in (PUBLIC, SIGNED_IN):
+                request.state.caller.demand_somewhere(right)
             self._check_address(request)
             self._check_query(request)
             if body is not None:

@@ -10,7 +10,7 @@ from manent_server.api.body import digest
 from manent_server.api.calls import Calls
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid
-from manent_server.usecases.requests import IdempotencyKey
+from manent_server.usecases.requests import IdempotencyKey, Visit
 
 _KEY = re.compile(r"^[!-~]([ -~]{0,253}[!-~])?$")
 
@@ -22,6 +22,20 @@ class Session:
     desk: Any
     calls: Calls
     caller: Caller
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """The desk, the use cases and whence a request comes of which nobody knows who sent it."""
+
+    desk: Any
+    calls: Calls
+    visit: Visit
+
+
+async def _visitor(request: Request) -> Visitor:
+    state = request.app.state
+    return Visitor(state.desk, state.calls, request.state.visit)
 
 
 async def _session(request: Request) -> Session:
@@ -55,4 +69,5 @@ async def _key(
 
 
 Asked = Annotated[Session, Depends(_session)]
+Visiting = Annotated[Visitor, Depends(_visitor)]
 Key = Annotated[IdempotencyKey | None, Depends(_key)]

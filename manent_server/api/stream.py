@@ -5,8 +5,8 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -22,6 +22,24 @@ from manent_server.domain.errors import Invalid, ManentError, Unavailable
 
 EVENTS = "text/event-stream"
 _SEQUENCE = re.compile(r"[0-9]{1,19}")
+
+
+@dataclass
+class Ends:
+    """What changes when somebody is let in no more, asked for once for all watchers."""
+
+    every: float = 1.0
+    known: str | None = None
+    _asked_at: float = float("-inf")
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def newest(self, ask: Callable[[], Awaitable[str]]) -> str:
+        """The newest mark; at most so old as `every`."""
+        async with self._lock:
+            if self.known is None or time.monotonic() - self._asked_at >= self.every:
+                self.known = await ask()
+                self._asked_at = time.monotonic()
+            return self.known
 
 
 @dataclass
@@ -43,6 +61,7 @@ class Watching:
     slowest: float = 1.0
     keep_alive: float = 15.0
     sign_in_again: float = 30.0
+    ends: Ends = field(default_factory=Ends)
 
 
 class Stream(ABC):
@@ -56,6 +75,9 @@ class Stream(ABC):
         self._shared: Watching = request.app.state.watching
         self._pause = self._shared.fastest
         self._signed_in_at = self._sent_at = time.monotonic()
+        self._visit = request.state.visit
+        self._whole = request.app.state.desk
+        self._ends: str | None = None
 
     async def response(self) -> Response:
         """The stream; what cannot begin is refused like any request."""
@@ -127,11 +149,24 @@ class Stream(ABC):
             return {"items": (), "ended": False}
 
     async def _sign_in_again(self) -> None:
+        """Look again who watches: now and then, and as soon as anybody was let in no more.
+
+        What is not seen any more is not sent any more.
+        """
         now = time.monotonic()
-        if now - self._signed_in_at < self._shared.sign_in_again:
+        newest = await self._shared.ends.newest(
+            lambda: self.thread(lambda _: self._asked.calls.newest_end(self._whole))
+        )
+        # At first too: somebody may have been let in no more since the request was.
+        is_same = newest == self._ends
+        self._ends = newest
+        if is_same and now - self._signed_in_at < self._shared.sign_in_again:
             return
-        caller = await self.thread(self._asked.calls.authenticate, self._token)
+        caller = await self.thread(
+            lambda _: self._asked.calls.authenticate(self._whole, self._token, visit=self._visit)
+        )
         caller.demand_somewhere(READ)
+        self._asked = replace(self._asked, desk=self._whole.seen_by(caller), caller=caller)
         self._signed_in_at = now
 
 

@@ -1,5 +1,6 @@
 """Commands that do one thing and end; none of them needs the engine or the API."""
 
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,7 +12,8 @@ from manent_cli.profile import load_contexts, new_context
 from manent_server.bootstrap import house
 from manent_server.bootstrap.house import House
 from manent_server.cli import comparing
-from manent_server.domain import duration
+from manent_server.domain import access, duration
+from manent_server.domain.access import Caller
 from manent_server.domain.errors import ConfigurationError
 from manent_server.engine.migration import library
 from manent_server.settings import show
@@ -42,9 +44,8 @@ def init(folder: Path, environ: Variables) -> None:
     path.write_text(starter(folder), encoding="utf-8")
     opened = house.open_house(path, environ)
     migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
-    text = tokens.create(
-        opened.desk(dict), TokenRequest("admin", "admin", kind="person"), actor="init"
-    )
+    mine = TokenRequest("admin", "admin", kind="person")
+    text = tokens.create(opened.desk(dict), mine, caller=_me(environ))["token"]
     name, file = new_context("local", opened.settings.server.url, text)
     sys.stdout.write(f"{path}\n")
     sys.stderr.write(
@@ -84,26 +85,30 @@ class Tokens:
 
     def __init__(self, path: Path, environ: Variables) -> None:
         self._house: House = house.open_house(path, environ)
-        self._me = f"local:{environ.get('USER', 'root')}"
+        self._me = _me(environ)
 
     def create(self, request: TokenRequest) -> None:
         """Make one and print it, once."""
-        text = self._with_tables(lambda desk: tokens.create(desk, request, actor=self._me))
-        sys.stdout.write(f"{text}\n")
+        made = self._with_tables(lambda desk: tokens.create(desk, request, caller=self._me))
+        sys.stdout.write(f"{made['token']}\n")
 
     def show(self) -> None:
         """List them without their text."""
-        for row in self._with_tables(tokens.listing)["items"]:
+        for row in self._with_tables(lambda desk: tokens.listing(desk, caller=self._me))["items"]:
             sys.stdout.write("  ".join(_words(row)) + "\n")
 
     def revoke(self, token: str) -> None:
         """End one at once."""
-        row = self._with_tables(lambda desk: tokens.revoke(desk, token, actor=self._me))
+        row = self._with_tables(lambda desk: tokens.revoke(desk, token, caller=self._me))
         sys.stdout.write(f"{row['id']} revoked\n")
 
     def _with_tables(self, use: Callable[[Desk], _T]) -> _T:
         migrate.migrate(self._house.engines, library=library(), patience=_PATIENCE)
         return use(self._house.desk(dict))
+
+
+def _me(environ: Variables) -> Caller:
+    return access.local(environ.get("USER") or "root", socket.gethostname())
 
 
 def _words(row: Mapping[str, Any]) -> tuple[str, ...]:

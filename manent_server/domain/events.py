@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from manent_server.domain.marks import Sort
 
-# The record alone knows of tokens, of the configuration, of what was refused and of itself.
-_UNTOLD: Final = ("token.", "policy.", "access.", "audit.")
+# The record alone knows who gets in, of the configuration, of what was refused and of itself.
+_UNTOLD: Final = ("token.", "session.", "signin.", "policy.", "access.", "audit.")
 
 # What happens to notices is on record and in the stream, but the subject of no further notice:
 # two receivers that are gone would tell each other so for ever.

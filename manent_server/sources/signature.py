@@ -63,7 +63,8 @@ def take_apart(token: str) -> Signed:
     if shape is None:
         raise AssertionRefused("it is no signed token")
     header, claims = _object(shape[1]), _object(shape[2])
-    if header.get("alg") not in _MODELS:
+    alg = header.get("alg")
+    if not isinstance(alg, str) or alg not in _MODELS:
         raise AssertionRefused("its algorithm is not accepted: RS256, ES256 or EdDSA are")
     if "crit" in header or "b64" in header:
         raise AssertionRefused("it holds something critical that is not known here")
@@ -101,7 +102,8 @@ def _has_signed(key: Jwk, name: str, token: Signed) -> bool:
 
 def fits(key: Jwk) -> str | None:
     """The algorithm a public key may verify; None for what is no such key."""
-    alg = _FITTING.get((str(key.get("kty")), key.get("crv")))
+    curve = key.get("crv")
+    alg = _FITTING.get((str(key.get("kty")), None if curve is None else str(curve)))
     if alg is None or "d" in key or "k" in key:
         return None
     if key.get("use", "sig") != "sig" or key.get("alg", alg) not in (alg, _MODELS[alg]):

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
@@ -31,9 +32,19 @@ def _select(tables: Tables) -> sa.Select[Any]:
     return sa.select(*(tables.sessions.c[one.name] for one in fields(Session)))
 
 
-def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Write a new session."""
-    tx.connection.execute(tx.tables.sessions.insert().values(**values))
+def insert(tx: Transaction, values: Mapping[str, Any]) -> bool:
+    """Write a new session; False where its assertion was used before."""
+    dialect = sqlite if tx.dialect == "sqlite" else postgresql
+    s = tx.tables.sessions
+    written = dialect.insert(s).values(**values).on_conflict_do_nothing().returning(s.c.id)
+    return tx.connection.execute(written).one_or_none() is not None
+
+
+def read(tx: Transaction, session: str) -> Session | None:
+    """One session by its id."""
+    query = _select(tx.tables).where(tx.tables.sessions.c.id == session)
+    row = tx.connection.execute(query).one_or_none()
+    return Session(*tuple(row)) if row else None
 
 
 def by_proof(tx: Transaction, proof: str) -> Session | None:

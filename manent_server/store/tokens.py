@@ -68,6 +68,20 @@ def _by_hash(tables: Tables) -> sa.Select[Any]:
     )
 
 
+def ended(tx: Transaction, digest: str) -> Token | None:
+    """The token with that digest, in force or not."""
+    query = _select(tx.tables).where(tx.tables.tokens.c.hash == digest)
+    row = tx.connection.execute(query).one_or_none()
+    return Token(*tuple(row)) if row else None
+
+
+def touch(tx: Transaction, token: str, *, at: datetime, address: str | None) -> None:
+    """Note that it was used."""
+    t = tx.tables.tokens
+    used = {"last_used_at": at, "last_used_from": address}
+    tx.connection.execute(sa.update(t).where(t.c.id == token).values(**used))
+
+
 def everyone(tx: Transaction) -> list[Token]:
     """Every token, the oldest first."""
     t = tx.tables.tokens

@@ -1,7 +1,7 @@
 """The desk: what every use case works with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from manent_server.domain import names
@@ -11,10 +11,12 @@ from manent_server.engine.dispatch import Dispatcher
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host
 from manent_server.settings.values import Application, Environment, Placement, Settings
+from manent_server.sources.issuers import Issuers
 from manent_server.store import finding
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases.admit import Admission
+from manent_server.usecases.refusals import Refusals
 
 STARTING = "starting"
 """The reason a process gives until its tables are ready."""
@@ -37,6 +39,8 @@ class Desk:
     report: Callable[[], Mapping[str, Any]]
     metrics: Metrics
     sight: Scope = ALL
+    issuers: Issuers = field(default_factory=Issuers)
+    refusals: Refusals = field(default_factory=Refusals)
 
     def seen_by(self, caller: Caller) -> "Desk":
         """The same desk for somebody who may not see everything."""

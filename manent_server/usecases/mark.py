@@ -103,6 +103,7 @@ def lift(desk: Desk, sort: Sort, mark: str, *, caller: Caller) -> dict[str, Any]
     Raises:
         NotFound: No such mark is in force.
     """
+    caller.demand_somewhere(LIFTING[sort])
     desk = desk.seen_by(caller)
     lifted: list[Mark] = []
 

@@ -198,6 +198,22 @@ class TokenRequest:
 
 
 @dataclass(frozen=True)
+class SignInRequest:
+    """Be let in for an identity token; `rule` chooses among the trust rules it meets."""
+
+    assertion: str
+    rule: str | None = None
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Which way a request came, and from where."""
+
+    channel: str = "api"
+    address: str | None = None
+
+
+@dataclass(frozen=True)
 class IdempotencyKey:
     """The caller's key, where it was used and the digest of the body it came with."""
 

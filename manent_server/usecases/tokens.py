@@ -1,61 +1,74 @@
-"""Tokens: made, listed, revoked; who a token stands for."""
+"""Tokens: made, listed, revoked."""
 
-import hashlib
 import secrets
-import string
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from manent_server.domain import access, names
-from manent_server.domain.access import Caller, Grant
-from manent_server.domain.errors import Invalid, NotFound, NotSignedIn, Unavailable
+from manent_server.domain.access import Caller
+from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import records
 from manent_server.store import tokens as rows
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import view
-from manent_server.usecases.desk import STARTING, Desk
-from manent_server.usecases.requests import TokenRequest
+from manent_server.usecases import once, view
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.mint import SERVICE, SHOWN, USER, digest, mint
+from manent_server.usecases.requests import IdempotencyKey, TokenRequest
 
-_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_SECRET = 43
-_CHECK = 6
-_PREFIX = "mnt_u_"
-_SHOWN = 10
 _LONGEST_GROUP = 255
 # Names under which manent itself acts.
 _RESERVED = frozenset({access.MANENT.name, access.PROMOTION})
 
 
-def create(desk: Desk, request: TokenRequest, *, actor: str) -> str:
-    """A new token; its text is shown this once and stored only as a digest."""
+def create(
+    desk: Desk, request: TokenRequest, *, caller: Caller, key: IdempotencyKey | None = None
+) -> dict[str, Any]:
+    """A new token; its text, in `token`, is shown this once and stored only as a digest.
+
+    Several may share a name: a new one is made before the old one is revoked. Repeated with its
+    key it answers with the same token, without the text.
+
+    Raises:
+        Invalid: There can be no such token.
+        NotAllowed: The caller may not let anybody in.
+    """
+    caller.demand(access.GRANT)
     values = _checked(request)
-    text = mint()
+    text = mint(USER if request.kind == access.PERSON else SERVICE)
     token = secrets.token_hex(8)
 
-    def work(tx: Transaction) -> None:
+    def work(tx: Transaction) -> str:
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            return known
         at = tx.now()
-        if rows.read(tx, token) is not None:
-            return
-        rows.insert(
-            tx,
-            {
-                **values,
+        if rows.read(tx, token) is None:  # else the answer to an earlier COMMIT was lost
+            made = {
                 "id": token,
                 "hash": digest(text),
-                "shown": text[:_SHOWN],
-                "created_by": actor,
+                "shown": text[:SHOWN],
+                "created_by": caller.name,
                 "created_at": at,
                 "expires_at": None if request.expires_in is None else at + request.expires_in,
-            },
-        )
-        detail = {"token": token, **values}
-        records.write_audit(tx, Deed(actor, "token.created", detail=detail), at=at)
+            }
+            rows.insert(tx, values | made)
+            _record(tx, caller, "token.created", {"token": token, **values})
+        once.remember(tx, caller, key, token)
+        return token
 
-    desk.store.once(work)
-    return text
+    made = once.run(desk.store, work)
+    with desk.store.read() as tx:
+        row = rows.read(tx, made)
+    if row is None:
+        raise NotFound(f"the token {made} is gone", next="make a new one")
+    return view.token(row) | {"token": text if made == token else None}
+
+
+def _record(tx: Transaction, caller: Caller, action: str, detail: Mapping[str, Any]) -> None:
+    deed = Deed(caller.name, action, detail=detail, channel=caller.channel, address=caller.address)
+    records.write_audit(tx, deed, at=tx.now())
 
 
 def _checked(request: TokenRequest) -> dict[str, Any]:
@@ -92,71 +105,28 @@ def _group(text: str) -> str:
     return text.strip()
 
 
-def mint() -> str:
-    """A token: 256 random bits and a checksum, so that scanners can be exact."""
-    body = "".join(secrets.choice(_LETTERS) for _ in range(_SECRET))
-    return _PREFIX + body + _checksum(body)
-
-
-def _checksum(body: str) -> str:
-    value = zlib.crc32(body.encode())
-    digits = ""
-    for _ in range(_CHECK):
-        value, rest = divmod(value, len(_LETTERS))
-        digits = _LETTERS[rest] + digits
-    return digits
-
-
-def digest(text: str) -> str:
-    """What is stored of a token: random as it is, it needs no slow hash."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def listing(desk: Desk) -> dict[str, Any]:
+def listing(desk: Desk, *, caller: Caller) -> dict[str, Any]:
     """Every token, without its text."""
+    caller.demand(access.GRANT)
     with desk.store.read() as tx:
         return {"items": [view.token(row) for row in rows.everyone(tx)]}
 
 
-def revoke(desk: Desk, token: str, *, actor: str) -> dict[str, Any]:
-    """End a token at once."""
+def revoke(desk: Desk, token: str, *, caller: Caller) -> dict[str, Any]:
+    """End a token at once.
+
+    Raises:
+        NotFound: There is none.
+    """
+    caller.demand(access.GRANT)
 
     def work(tx: Transaction) -> rows.Token:
         row = rows.read(tx, token)
         if row is None:
             raise NotFound(f"there is no token {token[:40]!r}", next="token list shows their ids")
-        at = tx.now()
-        rows.revoke(tx, token, at=at)
-        detail = {"token": token, "name": row.name}
-        records.write_audit(tx, Deed(actor, "token.revoked", detail=detail), at=at)
+        if row.revoked_at is None:
+            rows.revoke(tx, token, at=tx.now())
+            _record(tx, caller, "token.revoked", {"token": token, "name": row.name})
         return rows.read(tx, token) or row
 
     return view.token(desk.store.once(work))
-
-
-def authenticate(desk: Desk, text: str) -> Caller:
-    """Who a token stands for.
-
-    Raises:
-        Unavailable: The tables are not ready yet.
-        NotSignedIn: It is unknown, expired or revoked; the answer does not say which.
-    """
-    if STARTING in desk.report().get("reasons", ()):
-        raise Unavailable("the server is starting", next="ask again in a few seconds")
-    body = text.removeprefix(_PREFIX)
-    is_ours = text.startswith(_PREFIX) and text.isascii() and len(body) == _SECRET + _CHECK
-    if is_ours and secrets.compare_digest(_checksum(body[:_SECRET]), body[_SECRET:]):
-        with desk.store.read() as tx:
-            row = rows.by_hash(tx, digest(text), at=tx.now())
-        if row is not None:
-            return _caller(row)
-    raise NotSignedIn(
-        "the token is not valid", next="ask an administrator for a token, or sign in again"
-    )
-
-
-def _caller(row: rows.Token) -> Caller:
-    area = tuple(row.applications), tuple(row.environments)
-    return Caller(
-        row.name, (Grant(row.role, *area),), row.kind, groups=frozenset(row.groups), session=row.id
-    )

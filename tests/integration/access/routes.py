@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from manent_server.api.route import PUBLIC, SIGNED_IN
 from manent_server.domain import access
 from manent_server.domain.marks import Sort
 from manent_server.usecases import mark
@@ -64,6 +65,8 @@ class Of(Enum):
     LIST = "what one may see, and nothing of the rest"
     ALL = "everything: only with the right everywhere"
     NOTHING = "nothing in particular"
+    ONESELF = "whoever asks, whatever it was granted"
+    NOBODY = "nothing: it needs no token"
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", f"{_DEPLOY}/retry"): _deploy(access.DEPLOY, "/retry", {}),
     ("GET", _DEPLOY): _deploy(access.READ),
     ("GET", f"{_DEPLOY}/logs"): _deploy(access.READ, "/logs"),
-    ("POST", f"{_DEPLOY}/regate"): _deploy(access.OVERRIDE, "/regate", {}),
+    ("POST", f"{_DEPLOY}/regate"): _deploy(access.OVERRIDE, "/regate", _WHY),
     ("GET", "/approvals"): _list("/approvals"),
     ("GET", "/approvals/{address}"): _approval(access.READ),
     ("POST", "/approvals/{address}/decisions"): _approval(
@@ -181,5 +184,14 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("GET", "/admin/executors"): _all(access.READ, "/admin/executors"),
     ("POST", "/admin/recover"): _all(access.ADMINISTER, "/admin/recover", {"executor": "gone"}),
     ("DELETE", "/admin/executors/{executor}"): _all(access.ADMINISTER, "/admin/executors/gone"),
+    ("GET", "/auth/providers"): Asks(PUBLIC, Of.NOBODY, lambda _: "/auth/providers"),
+    ("POST", "/auth/sessions"): Asks(
+        PUBLIC, Of.NOBODY, lambda _: "/auth/sessions", lambda _: {"assertion": "none"}
+    ),
+    ("GET", "/auth"): Asks(SIGNED_IN, Of.ONESELF, lambda _: "/auth"),
+    ("DELETE", "/auth"): Asks(SIGNED_IN, Of.ONESELF, lambda _: "/auth"),
+    ("GET", "/tokens"): _all(access.GRANT, "/tokens"),
+    ("POST", "/tokens"): _all(access.GRANT, "/tokens", {"name": "ci", "role": "admin"}),
+    ("DELETE", "/tokens/{token_id}"): _all(access.GRANT, "/tokens/gone"),
 }
 """A route that is missing here is one whose access nobody has thought of: a test says so."""

@@ -4,15 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from manent_server.api import signin
 from manent_server.api.app import ROUTERS
 from manent_server.api.route import PREFIX, RIGHT
 from manent_server.domain import access
 from manent_server.domain.access import Grant, everywhere
+from manent_server.domain.marks import Sort
 from tests.integration.access.conftest import Door
 from tests.integration.access.routes import ROUTES, Asks, Of, Place, furnish
 from tests.rig.core import Core
 
 _MISSING = {403, 404}
+_OPEN = (Of.ONESELF, Of.NOBODY)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def test_in_its_own_place_a_role_may_what_it_may(
     mine, other = furnish(core, "shop", "staging"), places[1]
     for (method, _), asks in ROUTES.items():
         status, text = ask(door, own(role), method, asks, mine)
-        may = asks.right in access.ROLES[role] and asks.of is not Of.ALL
+        may = asks.of in _OPEN or (asks.right in access.ROLES[role] and asks.of is not Of.ALL)
         if may is (status in _MISSING) or (not may and status != 403):
             wrong.append((method, asks.path(mine), status, text))
         elif may and (seen := {word for word in other.words if word in text}):
@@ -72,7 +75,7 @@ def test_what_it_sees_and_may_not_touch_is_refused_with_a_way_out(
 ):
     wrong = []
     for (method, _), asks in ROUTES.items():
-        if asks.of in (Of.LIST, Of.NOTHING) or asks.right == access.READ:
+        if asks.of in (Of.LIST, Of.NOTHING, *_OPEN) or asks.right == access.READ:
             continue
         grants = (*own(role), *everywhere("viewer"))
         status, text = ask(door, grants, method, asks, places[1])
@@ -89,7 +92,7 @@ def test_whoever_was_granted_nothing_gets_nothing(
 ):
     for (method, _), asks in ROUTES.items():
         status, text = ask(door, grants, method, asks, places[0])
-        assert status == 403, (method, asks.path(places[0]), text)
+        assert asks.of in _OPEN or status == 403, (method, asks.path(places[0]), text)
 
 
 def test_what_is_not_seen_answers_word_for_word_like_what_is_not_there(
@@ -109,6 +112,15 @@ def test_what_is_not_seen_answers_word_for_word_like_what_is_not_there(
             hidden = ask(door, own("admin"), method, asks, other)
             missing = ask(door, own("admin"), method, asks, absent)
             assert plain(hidden, other) == plain(missing, absent)
+
+
+def test_only_what_is_declared_public_answers_without_a_token(door: Door):
+    public = {f"{PREFIX}{path}" for (_, path), asks in ROUTES.items() if asks.of is Of.NOBODY}
+    assert public == {path for path in signin.PUBLIC if path.startswith(PREFIX)}
+    for (method, _), asks in ROUTES.items():
+        if asks.of is not Of.NOBODY:
+            path = asks.path(Place("a", "e", "d", "s", "p", dict.fromkeys(Sort, "m")))
+            assert door.client.request(method, f"{PREFIX}{path}").status_code == 401
 
 
 def plain(answer: tuple[int, str], place: Place) -> tuple[int, str]:

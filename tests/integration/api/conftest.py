@@ -138,6 +138,7 @@ class FakeUsecases:
             for name in ("steps", "attempts", "inventory", "environments", "applications", "marks")
         }
         answers |= {
+            "newest_end": lambda: "same",
             "executors": lambda *_: {"version": "0.1.0", "executors": EXECUTORS},
             "recover": lambda request: {
                 "executor": request.executor,
@@ -179,7 +180,7 @@ class FakeUsecases:
 
         return call
 
-    def _authenticate(self, desk: Any, token: str) -> Caller:
+    def _authenticate(self, desk: Any, token: str, **_: Any) -> Caller:
         if isinstance(self.fail_with, NotSignedIn):
             raise self.fail_with
         if token not in self.tokens:
