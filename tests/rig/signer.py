@@ -18,12 +18,9 @@ CLIENT = "manent"
 @cache
 def key(kty: str) -> Any:
     """One private key of each type for the whole run: an RSA key takes long to make."""
-    made = {
-        "RSA": lambda: RSAKey.generate_key(2048),
-        "EC": lambda: ECKey.generate_key("P-256"),
-        "OKP": lambda: OKPKey.generate_key("Ed25519"),
-    }
-    return made[kty]()
+    if kty == "RSA":
+        return RSAKey.generate_key(2048)
+    return ECKey.generate_key("P-256") if kty == "EC" else OKPKey.generate_key("Ed25519")
 
 
 def public(kty: str, kid: str | None = None, **more: Any) -> dict[str, Any]:
