@@ -52,6 +52,8 @@ MODULES: Final[Mapping[str, str]] = {
     "sinks": "notice",
     "notices": "notice",
     "resend": "notice",
+    "login": "login",
+    "auth": "login",
     "context": "context",
     "version": "version",
 }
