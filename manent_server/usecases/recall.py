@@ -7,7 +7,6 @@ from manent_server.domain import access, audit
 from manent_server.domain.access import Caller
 from manent_server.domain.audit import Wanted
 from manent_server.store import audit as rows
-from manent_server.store import finding
 from manent_server.store.audit import Recorded
 from manent_server.usecases import inspect, view
 from manent_server.usecases.desk import Desk
@@ -21,18 +20,20 @@ def recall(desk: Desk, wanted: Wanted, *, caller: Caller) -> dict[str, Any]:
         NotFound: It names a deploy, an application or an environment that is not there.
         Invalid: `before` is no record.
     """
+    desk = desk.seen_by(caller)
     with desk.store.read() as tx:
         place: dict[str, Any] = {
             "application": wanted.application,
             "environment": wanted.environment,
         }
         if wanted.deploy is not None:
-            found = finding.by_address(tx, wanted.deploy)
+            found = desk.deploy(tx, wanted.deploy)
             place = {"application": found.application, "environment": found.environment}
             wanted = replace(wanted, deploy=found.id)
+        else:
+            place = inspect.place(tx, desk, **place)
+            wanted = replace(wanted, **place)
         caller.demand(access.AUDIT, **place)
-        if wanted.deploy is None:
-            wanted = replace(wanted, **inspect.place(tx, **place))
         items, after = rows.page(tx, wanted)
     return view.page([_shown(one) for one in items], after)
 

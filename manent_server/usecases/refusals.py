@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from manent_server.domain.access import Caller
 from manent_server.domain.errors import Unavailable
 from manent_server.store import records
 from manent_server.store.records import Deed
@@ -41,8 +42,8 @@ class Refusals:
         told = {**detail, "left_out": left_out} if left_out else dict(detail)
 
         def work(tx: Transaction) -> None:
-            deed = Deed(actor, REFUSED, detail=told, channel=visit.channel, address=visit.address)
-            records.write_audit(tx, deed, at=tx.now())
+            who = Caller(actor, (), channel=visit.channel, address=visit.address)
+            records.write_audit(tx, Deed(who, REFUSED, detail=told), at=tx.now())
 
         try:
             store.repeat(work, patience=timedelta(0))

@@ -148,7 +148,8 @@ def _session(desk: Desk, token: Signed, proven: _Proven, visit: Visit) -> dict[s
         if not sessions.insert(tx, values):
             raise AssertionRefused("it was used before")
         told = {"session": session, "source": proven.source, "actor": proven.actor}
-        _record(tx, "session.created", proven.principal, told, visit)
+        who = Caller(proven.principal, (), channel=visit.channel, address=visit.address)
+        _record(tx, "session.created", who, told)
         return sessions.Session(
             session,
             proven.source,
@@ -167,11 +168,8 @@ def _session(desk: Desk, token: Signed, proven: _Proven, visit: Visit) -> dict[s
     return _shown(caller, made) | {"token": text}
 
 
-def _record(
-    tx: Transaction, action: str, actor: str, detail: Mapping[str, Any], visit: Visit
-) -> None:
-    deed = Deed(actor, action, detail=detail, channel=visit.channel, address=visit.address)
-    records.write_audit(tx, deed, at=tx.now())
+def _record(tx: Transaction, action: str, who: Caller, detail: Mapping[str, Any]) -> None:
+    records.write_audit(tx, Deed(who, action, detail=detail), at=tx.now())
 
 
 def whoami(desk: Desk, *, caller: Caller) -> dict[str, Any]:
@@ -220,8 +218,7 @@ def sign_out(desk: Desk, *, caller: Caller) -> dict[str, Any]:
                 next="forget the token, or ask an administrator to revoke it",
             )
         if sessions.revoke(tx, row.id, at=tx.now()):
-            visit = Visit(caller.channel, caller.address)
-            _record(tx, "session.ended", caller.name, {"session": row.id}, visit)
+            _record(tx, "session.ended", caller, {"session": row.id})
         return row
 
     return _shown(caller, desk.store.once(work))

@@ -67,8 +67,7 @@ def create(
 
 
 def _record(tx: Transaction, caller: Caller, action: str, detail: Mapping[str, Any]) -> None:
-    deed = Deed(caller.name, action, detail=detail, channel=caller.channel, address=caller.address)
-    records.write_audit(tx, deed, at=tx.now())
+    records.write_audit(tx, Deed(caller, action, detail=detail), at=tx.now())
 
 
 def _checked(request: TokenRequest) -> dict[str, Any]:

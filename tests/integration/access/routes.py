@@ -144,6 +144,11 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", "/approvals/{address}/decisions"): _approval(
         access.APPROVE, "/decisions", {"decision": "approve"}
     ),
+    ("GET", "/audit"): Asks(
+        access.AUDIT,
+        Of.PLACE,
+        lambda p: f"/audit?application={p.application}&environment={p.environment}",
+    ),
     ("GET", "/inventory"): _list("/inventory"),
     ("GET", "/environments"): _list("/environments"),
     ("GET", "/environments/{name}"): Asks(
