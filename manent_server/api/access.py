@@ -183,5 +183,4 @@ def _lasting(text: str | None) -> Any:
         raise Invalid(
             f"expires {error}",
             next="give a duration such as 90d",
-            errors=[{"path": "expires", "message": str(error)}],
         ) from error

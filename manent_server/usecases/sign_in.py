@@ -10,7 +10,7 @@ from typing import Any, Final
 import manent_server.domain.assertion as assertions
 from manent_server.domain.access import Caller
 from manent_server.domain.assertion import AssertionRefused, Claims
-from manent_server.domain.errors import Conflict, Invalid
+from manent_server.domain.errors import Invalid, NotFound
 from manent_server.settings.values import Access
 from manent_server.sources import signature
 from manent_server.sources.signature import Signed
@@ -206,13 +206,13 @@ def sign_out(desk: Desk, *, caller: Caller) -> dict[str, Any]:
     """End the caller's session at once.
 
     Raises:
-        Conflict: It came with a token, which an administrator revokes.
+        NotFound: It came with a token, which an administrator revokes.
     """
 
     def work(tx: Transaction) -> sessions.Session:
         row = sessions.read(tx, caller.session or "")
         if row is None:
-            raise Conflict(
+            raise NotFound(
                 f"{caller.name} is signed in by a token, not by a session",
                 code="no_session",
                 next="forget the token, or ask an administrator to revoke it",

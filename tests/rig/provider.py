@@ -44,7 +44,7 @@ class Provider(ThreadingHTTPServer):
         if path == "/token":
             return self._confirmed(form)
         if path == "/job" and secret == f"Bearer {JOB_SECRET}":
-            return 200, {"value": self.token(aud=form["audience"], **self.job)}
+            return 200, {"value": self.token(**{**self.job, "aud": form["audience"]})}
         found = self._documents().get(path)
         return (404, {"error": "not_found"}) if found is None else (200, found)
 

@@ -1,6 +1,7 @@
 """The API in this process, on a database of its own, asked by callers with any grants."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from fastapi.testclient import TestClient
 from manent_server.api.app import create_app
 from manent_server.api.calls import Calls
 from manent_server.domain.access import Caller, Grant
+from manent_server.settings.values import Rates
 from tests.rig import core as cores
 from tests.rig.core import Core
 
@@ -19,7 +21,10 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Core]:
     """One core for all tests of a module, on SQLite."""
     folder = tmp_path_factory.mktemp("access")
     ground = cores.lay(f"sqlite:///{folder / 'manent.db'}")
-    yield cores.build(ground, cores.read_settings(folder))
+    made = cores.build(ground, cores.read_settings(folder))
+    rates = Rates(per_caller=0, public=0, failed_sign_ins=0)
+    made.configure(server=replace(made.settings.server, rates=rates))
+    yield made
     ground.close()
 
 
