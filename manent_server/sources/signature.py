@@ -89,9 +89,9 @@ def demand_signature(token: Signed, keys: Iterable[Jwk]) -> None:
 
 def _has_signed(key: Jwk, name: str, token: Signed) -> bool:
     # Servers without OIDC, and every command, do without these 100 ms.
-    from joserfc.errors import JoseError  # noqa: PLC0415
-    from joserfc.jwk import JWKRegistry  # noqa: PLC0415
-    from joserfc.jws import JWSRegistry  # noqa: PLC0415
+    from joserfc.errors import JoseError  # noqa: PLC0415 - see above
+    from joserfc.jwk import JWKRegistry  # noqa: PLC0415 - as above
+    from joserfc.jws import JWSRegistry  # noqa: PLC0415 - as above
 
     try:
         made = JWKRegistry.import_key({**key})
