@@ -32,6 +32,7 @@ def test_without_faults_everything_ends_as_its_version_says(tmp_path: Path) -> N
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(201, 211))
 def test_ten_seeds_of_six_minutes(seed: int, tmp_path: Path) -> None:
     """An hour in all."""
@@ -62,6 +63,7 @@ def test_every_mutation_has_its_faults() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mutant", _FOUND_BY)
 def test_faults_find_every_mutation(mutant: str, tmp_path: Path) -> None:
     """By chance, where the interleavings of test_mutations.py find them at once."""

@@ -169,6 +169,7 @@ def test_an_end_that_meets_a_round_is_an_end(rig: Rig) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_two_hundred_ends_that_meet_rounds_are_ends(rig: Rig) -> None:
     """B28: two hundred of them."""
     rounds(rig, 200)
