@@ -26,8 +26,10 @@ def test_without_faults_everything_ends_as_its_version_says(tmp_path: Path) -> N
     """I20: what the faulty runs are compared with."""
     result = perform(Play(101, seconds=60, faults=False, acts=20), tmp_path)
     assert checkers.check(result.history) == []
-    found, calm = ends(result.history), result.history.settings["calm_ends"]
-    assert found
+    calm = result.history.settings["calm_ends"]
+    # What a schedule asked for has no end of its own in the plan.
+    found = {nonce: end for nonce, end in ends(result.history).items() if nonce in calm}
+    assert len(found) > len(calm) / 2
     assert found == {nonce: calm[nonce] for nonce in found}
 
 
