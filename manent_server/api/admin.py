@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 
 from manent_server.api import registry
-from manent_server.api.bodies import RecoverBody
+from manent_server.api.bodies import PruneBody, RecoverBody
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.domain.access import ADMINISTER, READ
-from manent_server.usecases.requests import RecoverRequest
+from manent_server.usecases.requests import PruneRequest, RecoverRequest
 
 router = APIRouter(prefix=f"{PREFIX}/admin", route_class=Route, tags=["admin"])
 Executor = Annotated[str, Path(description="Id of an executor.", examples=["manent-worker-1"])]
@@ -33,6 +33,23 @@ def recover(body: RecoverBody, asked: Asked, key: Key) -> Any:
         executor=body.executor, dry_run=body.dry_run, force=body.force, reason=body.reason
     )
     return asked.calls.recover(asked.desk, request, caller=asked.caller, key=key)
+
+
+@router.post(
+    "/prune",
+    response_model=registry.Pruned,
+    response_model_exclude_none=True,
+    openapi_extra=needs(ADMINISTER),
+)
+def prune(body: PruneBody, asked: Asked, key: Key) -> Any:
+    """Delete deploys that ended long ago, but what is live or referred to."""
+    request = PruneRequest(
+        dry_run=body.dry_run,
+        max_age=body.max_age,
+        keep_releases=body.keep_releases,
+        explain=body.explain,
+    )
+    return asked.calls.prune(asked.desk, request, caller=asked.caller, key=key)
 
 
 @router.delete(

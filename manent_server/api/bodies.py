@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from manent_server.api.fields import (
     After,
+    Count,
     Digest,
     Instant,
     Limit,
@@ -16,6 +17,7 @@ from manent_server.api.fields import (
     Reason,
     Sequence,
     SortName,
+    Span,
     StepName,
     Text,
     UpperCase,
@@ -225,6 +227,19 @@ class RecoverBody(Body):
         default=False, description="Skip every check: only when it is certain that it is down."
     )
     reason: Reason | None = None
+
+
+class PruneBody(Body):
+    """Delete old history."""
+
+    dry_run: bool = Field(default=False, description="Say what would be deleted, delete nothing.")
+    max_age: Span | None = Field(
+        default=None, description="Instead of retention.max_age.", examples=["720h"]
+    )
+    keep_releases: Count | None = Field(
+        default=None, description="Instead of retention.keep_releases."
+    )
+    explain: bool = Field(default=False, description="Name the old deploys that stay, and why.")
 
 
 class ResendBody(Body):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from manent_server.retention import prune as pruning
 from manent_server.usecases import (
     abandon,
     cancel,
@@ -98,4 +99,5 @@ class Calls:
     sign_out: Call = signing_in.sign_out
     whoami: Call = signing_in.whoami
     newest_end: Call = signing_in.newest_end
+    prune: Call = pruning.prune
     ready: Call = health.ready

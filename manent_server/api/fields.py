@@ -1,11 +1,13 @@
 """Types of single fields: what JSON may say there, and how it is documented."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+
+from manent_server.domain import duration
 
 # The largest number every reader of JSON keeps exactly.
 MAX_COUNT = 2**53 - 1
@@ -43,6 +45,12 @@ def instant(value: Any) -> datetime:
 
 def _microseconds(text: str) -> str:
     return re.sub(r"(\.\d{6})\d+", r"\1", text)
+
+
+def _span(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    return duration.parse(value if isinstance(value, str) else "")
 
 
 def _count(value: Any) -> int:
@@ -84,6 +92,10 @@ Link = Annotated[str, StringConstraints(max_length=2000, pattern=_URL)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
+Span = Annotated[
+    timedelta, BeforeValidator(_span), WithJsonSchema({"type": "string", "pattern": "^[0-9]"})
+]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
 Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(whole)]
 # Query parameters are text: only plain digits count as a number.
 After = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_count)]

@@ -59,6 +59,31 @@ class Recovery(Shape):
     rests_on: str | None = None
 
 
+class KeptDeploy(Shape):
+    """One old deploy that stays."""
+
+    id: str
+    application: str
+    environment: str
+    number: int
+    version: str
+    reason: str
+
+
+class Pruned(Shape):
+    """What was deleted, or in a dry run would be; `workflows` is the sum of the three kinds."""
+
+    dry_run: bool
+    max_age: str
+    keep_releases: int
+    deploys: int
+    approvals: int
+    schedule_runs: int
+    workflows: int
+    kept: dict[str, int]
+    explained: list[KeptDeploy] | None = None
+
+
 class Forgotten(Shape):
     """A worker that is no longer in the registry."""
 

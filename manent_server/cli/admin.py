@@ -59,6 +59,32 @@ def forget(
 
 
 @app.command()
+def prune(  # noqa: PLR0913 - one parameter for each option
+    config: Config = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing.")] = False,
+    max_age: Annotated[
+        str | None, typer.Option(metavar="D", help="Such as 720h; else retention.max_age.")
+    ] = None,
+    keep_releases: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Else retention.keep_releases.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Name the old deploys that stay, and why.")
+    ] = False,
+    local: Local = False,
+) -> None:
+    """Delete deploys that ended long ago, with steps, attempts and logs."""
+    body = {
+        "dry_run": dry_run,
+        "max_age": max_age,
+        "keep_releases": keep_releases,
+        "explain": explain,
+    }
+    _operator(config, local=local).prune(body)
+
+
+@app.command()
 def recover(  # noqa: PLR0913 - one parameter for each option
     executor: Annotated[str, typer.Option(help="Id of the lost worker.")],
     config: Config = None,

@@ -2,6 +2,7 @@
 # ruff: noqa: PLC0415 - the way over HTTP needs nothing of the server
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from manent_server.usecases.desk import Desk
 
 _SHOWN = ("id", "alive", "version", "build", "heartbeat_at", "running", "pending", "recovered_by")
+_LONG = 24 * 3600.0
 _COLUMNS = tuple(map(field, _SHOWN))
 
 
@@ -76,6 +78,27 @@ class Operator:
         if found.get("rests_on"):
             verb = "would rest" if found["dry_run"] else "rests"
             sys.stderr.write(f"this {verb} on {found['rests_on']}\n")
+
+    def prune(self, body: Mapping[str, Any]) -> None:
+        """Delete old history, or say what would be deleted."""
+
+        def on_desk(desk: "Desk", caller: Caller) -> Any:
+            from manent_server.domain import duration
+            from manent_server.retention import prune
+            from manent_server.usecases.requests import PruneRequest
+
+            age = body.get("max_age")
+            values = {**body, "max_age": duration.parse(age) if age else None}
+            return prune.prune(desk, PruneRequest(**values), caller=caller)
+
+        given = {name: value for name, value in body.items() if value is not None}
+
+        def over_http(session: Session) -> Any:
+            # As long as it takes: asked again it would only hear that one is at work.
+            key = os.urandom(16).hex()
+            return session.client.post("/admin/prune", given, key=key, timeout=_LONG)
+
+        _print(self._asked(over_http, on_desk))
 
     def _asked(
         self, over_http: Callable[[Session], Any], on_desk: Callable[["Desk", Caller], Any]

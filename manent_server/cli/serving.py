@@ -21,7 +21,7 @@ from manent_server.usecases import policy
 from manent_server.worker import resolving
 from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
-from manent_server.worker.jobs import jobs
+from manent_server.worker.jobs import jobs, retaining
 from manent_server.worker.loops import Job, Loops
 from manent_server.worker.process import RESTART_ME, Switches
 
@@ -126,7 +126,10 @@ class Service:
         if self._crew is None:
             return []
         shop = self._crew.shop
-        return [resolving.job(shop.artifacts.digest, shop.redactor)]
+        return [
+            resolving.job(shop.artifacts.digest, shop.redactor),
+            *retaining(self._house.settings, shop.artifacts),
+        ]
 
     def _prepare(self) -> None:
         """The database up to date, the policy in force."""

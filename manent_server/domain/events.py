@@ -65,6 +65,7 @@ KINDS: Final[Mapping[str, str]] = {
     "notice.resent": "Notices that had failed are sent again. Detail: sink, notice or count.",
     "sink.off": "A receiver wanted no more. Detail: sink, reason, dropped.",
     "sink.on": "A sink is told of events again. Detail: sink.",
+    "history.pruned": "Old deploys were deleted. Detail: deploys, schedule_runs, kept.",
     "executor.forgotten": "A worker left the registry. Detail: executor.",
 }
 

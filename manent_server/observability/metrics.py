@@ -11,6 +11,7 @@ from datetime import datetime
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     PlatformCollector,
     ProcessCollector,
@@ -153,7 +154,21 @@ DEPLOY_EVENT_FAILED = Metric(
     ("plugin",),
     "Calls of the hook deploy_event that raised.",
 )
+PRUNED = Metric(
+    "manent_pruned_deploys_total",
+    "counter",
+    (),
+    "Old deploys this process deleted from the history.",
+)
+PRUNE_ENDED = Metric(
+    "manent_prune_ended_timestamp_seconds",
+    "gauge",
+    (),
+    "Unix time at which this process last came to the end of a prune; missing before.",
+)
 LISTED = (
+    PRUNED,
+    PRUNE_ENDED,
     OUTBOX_LAG,
     NOTICES_DEAD,
     NOTICES,
@@ -193,6 +208,8 @@ class Metrics:
         self._reload_failed = self._counter(RELOAD_FAILED)
         self._notices = self._counter(NOTICES)
         self._deploy_event_failed = self._counter(DEPLOY_EVENT_FAILED)
+        self._pruned = self._counter(PRUNED)
+        self._prune_ended: Gauge | None = None
 
     def watch_executors(self, read: Callable[[], Iterable[ExecutorBeat]]) -> None:
         """Show the executor registry: `read` asks the database at every scrape."""
@@ -209,6 +226,13 @@ class Metrics:
     def deploy_event_failed(self, plugin: str) -> None:
         """Count a call of a plugin's `deploy_event` that raised."""
         self._deploy_event_failed.labels(plugin).inc()
+
+    def pruned(self, deploys: int) -> None:
+        """Record a prune that came to its end."""
+        self._pruned.inc(deploys)
+        if self._prune_ended is None:
+            self._prune_ended = Gauge(PRUNE_ENDED.name, PRUNE_ENDED.help, registry=self.registry)
+        self._prune_ended.set_to_current_time()
 
     def stale_write(self, count: int = 1) -> None:
         """Count writes dropped because of a newer epoch."""

@@ -119,7 +119,17 @@ _RECOVERY_KEYS = (
 _RECOVERY = Section(_RECOVERY_KEYS, values.Recovery, checks.recovery)
 
 _RETENTION = Section(
-    (Key("keys_max_age", Duration(), "8760h", "how long idempotency keys are kept"),),
+    (
+        Key("max_age", Duration("off"), "0s", "how long after its end a deploy is kept"),
+        Key(
+            "keep_releases",
+            Whole(0),
+            "10",
+            "last successes kept whatever their age, per application and environment",
+        ),
+        Key("interval", Duration(), "1h", "time between two rounds of deleting"),
+        Key("keys_max_age", Duration(), "8760h", "how long idempotency keys are kept"),
+    ),
     values.Retention,
 )
 

@@ -99,8 +99,11 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """How long things are kept."""
+    """How long things are kept; `max_age` 0 keeps the history for ever."""
 
+    max_age: timedelta
+    keep_releases: int
+    interval: timedelta
     keys_max_age: timedelta
 
 

@@ -7,9 +7,10 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
@@ -141,9 +142,29 @@ class Artifacts:
                 if _digest(path) != digest:  # a disk that lost or changed bytes: fetch it again
                     return None
                 self._remember(digest, path)
+            # By it `tidy` knows that somebody has just been given it.
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
         except FileNotFoundError:
             return None
         return FetchedArtifact(path, digest, size)
+
+    def tidy(self, keep: Collection[str], *, idle: timedelta) -> int:
+        """Remove artifacts nobody needs; how many.
+
+        Args:
+            keep: Digests that stay.
+            idle: How long ago the others must have been asked for at least: whoever resolves
+                one just now has not yet told anybody that it needs it.
+        """
+        oldest = time.time() - idle.total_seconds()
+        gone = 0
+        for path in self._whole.iterdir() if self._whole.is_dir() else ():
+            with suppress(FileNotFoundError):
+                found = path.stat()
+                if path.name not in keep and max(found.st_atime, found.st_mtime) < oldest:
+                    path.unlink()
+                    gone += 1
+        return gone
 
     def _remember(self, digest: str, path: Path) -> None:
         while len(self._checked) >= _KNOWN_AT_MOST:

@@ -205,6 +205,12 @@ def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
     return row is not None and row.token == lease.token and row.until > at
 
 
+def is_leased(tx: Transaction, name: str, *, at: datetime) -> bool:
+    """Whether anybody has a lease."""
+    row = tx.connection.execute(_lease_of(tx.tables), {"name": name}).one_or_none()
+    return row is not None and bool(row.until > at)
+
+
 class LeaseLost(Unavailable):
     """A batch of a lease's holder that comes too late: another may act by now."""
 

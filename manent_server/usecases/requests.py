@@ -231,6 +231,16 @@ class Stamp:
 
 
 @dataclass(frozen=True)
+class PruneRequest:
+    """What to delete; what is None is as configured."""
+
+    dry_run: bool = False
+    max_age: timedelta | None = None
+    keep_releases: int | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True)
 class RecoverRequest:
     """Take over what a lost executor left; `force` skips every check that it is lost."""
 

@@ -7,7 +7,10 @@ from functools import partial
 from manent_server.engine.identity import identify
 from manent_server.observability.metrics import Metrics
 from manent_server.recovery.reconcile import Disposal, Reconciler
+from manent_server.retention import prune
+from manent_server.retention.shelf import Shelf
 from manent_server.settings import Settings
+from manent_server.sources.artifacts import Artifacts
 from manent_server.store import records
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import chain, executors, fire, publish, wake
@@ -21,11 +24,26 @@ _HALF = timedelta(milliseconds=500)
 _SOON = timedelta(seconds=1)
 _PROMOTION = timedelta(seconds=2)
 _DISPOSAL = timedelta(minutes=1)
+_MINUTE = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
 
 
+def retaining(settings: Settings, artifacts: Artifacts) -> list[Job]:
+    """What workers delete: old history, one of them for all; artifacts, each on its own disk."""
+    often = min(settings.retention.interval, _MINUTE)
+    return [
+        Job(prune.LEASE, often, lambda desk: prune.Rounds(desk).round, lets_go=True),
+        Job(
+            "artifacts",
+            settings.retention.interval,
+            lambda desk: Shelf(desk, artifacts).round,
+            is_alone=False,
+        ),
+    ]
+
+
 def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
-    """Every job, by the name of its lease."""
+    """Every job of every process, by the name of its lease."""
     often = min(settings.recovery.heartbeat_interval, timedelta(seconds=5))
     return [
         Job("admission", _SOON, lambda desk: Survey(desk).round),

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from manent_server.domain.errors import Unavailable
-from manent_server.store import workers
 from manent_server.store.repeat import is_transient
-from manent_server.store.transaction import Store, Transaction
-from manent_server.store.workers import Lease, LeaseLost
+from manent_server.store.workers import LeaseLost
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.tenure import Tenure
 
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(seconds=2)
@@ -23,74 +22,15 @@ class Job:
     """A body and how often it runs while the lease of that name is held.
 
     `make` gives the body for a desk whose every writing transaction asks for the lease first.
+    `lets_go`: the lease is given up after each round, so that a person's command may have it.
+    `is_alone`: one process at a time does it; otherwise each one does it for itself.
     """
 
     name: str
     every: timedelta
     make: Callable[[Desk], Callable[[], object]]
-
-
-class Tenure:
-    """One lease as this process has it, or has not.
-
-    Args:
-        store: Where the lease is.
-        name: Of the lease.
-        holder: Who asks for it.
-        lasts: How long it lasts.
-    """
-
-    def __init__(self, store: Store, name: str, holder: str, *, lasts: timedelta) -> None:
-        self._store = store
-        self._name = name
-        self._holder = holder
-        self._lasts = lasts
-        self._lease: Lease | None = None
-        self._renew_at = 0.0
-
-    def take(self) -> bool:
-        """Whether the lease is ours; taken or prolonged when a third of it has passed."""
-        if self._lease is not None and time.monotonic() < self._renew_at:
-            return True  # each batch asks again
-        began = time.monotonic()
-
-        def take(tx: Transaction) -> Lease | None:
-            return workers.take_lease(tx, self._name, self._holder, lasts=self._lasts, at=tx.now())
-
-        self._lease = self._store.once(take)
-        self._renew_at = began + self._lasts.total_seconds() / 3
-        return self._lease is not None
-
-    def demand(self, tx: Transaction) -> None:
-        """What every batch begins with; a long round prolongs the lease on its way.
-
-        Raises:
-            LeaseLost: Another may act by now.
-        """
-        lease = self._lease
-        if lease is None:
-            raise LeaseLost(f"the lease {self._name} is not held", next="another process goes on")
-        began = time.monotonic()
-        prolongs = began >= self._renew_at
-        workers.demand_lease(tx, lease, lasts=self._lasts, prolongs=prolongs)
-        if prolongs:
-            self._renew_at = began + self._lasts.total_seconds() / 3
-
-    def lose(self) -> None:
-        """Ask anew before the next round."""
-        self._lease = None
-
-    def give_up(self) -> None:
-        """End it early, so that another process need not wait for its end."""
-        lease, self._lease = self._lease, None
-        if lease is None:
-            return
-        try:
-            self._store.repeat(
-                lambda tx: workers.give_up_lease(tx, lease), patience=timedelta(seconds=1)
-            )
-        except Unavailable:
-            _log.info("the lease %s ends by itself", lease.name)
+    lets_go: bool = False
+    is_alone: bool = True
 
 
 class Loop:
@@ -99,7 +39,7 @@ class Loop:
     def __init__(self, desk: Desk, holder: str, job: Job, *, lasts: timedelta) -> None:
         self._job = job
         self._tenure = Tenure(desk.store, job.name, holder, lasts=lasts)
-        self._body = job.make(desk.under(self._tenure.demand))
+        self._body = job.make(desk.under(self._tenure.demand) if job.is_alone else desk)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"loop {job.name}", daemon=True)
 
@@ -118,8 +58,12 @@ class Loop:
     def round(self) -> None:
         """One round, if the lease is ours; what goes wrong in it is the next one's to mend."""
         try:
-            if self._tenure.take():
+            if not self._job.is_alone:
                 self._body()
+            elif self._tenure.take():
+                self._body()
+                if self._job.lets_go:
+                    self._tenure.give_up()
         except LeaseLost as error:
             _log.warning("loop %s stops its round: %s", self._job.name, error.detail)
             self._tenure.lose()

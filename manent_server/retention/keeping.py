@@ -1,0 +1,133 @@
+"""What holds old deploys, as it stands when a prune begins.
+
+Nothing an ended deploy is held by here can come about later: what succeeds meanwhile is young,
+and only pushes older releases out. What can come about, a rollback to it or a rerun of it, is
+a reference the database guards.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from manent_server.domain import rollback as rollbacks
+from manent_server.domain.inventory import Knowledge
+from manent_server.domain.marks import Mark, Sort
+from manent_server.domain.retention import Kept, Policy
+from manent_server.domain.rollback import Good
+from manent_server.store import deploys, history, marks, records, retention
+from manent_server.store.records import Stock
+from manent_server.store.retention import Place
+from manent_server.store.transaction import Transaction
+
+
+@dataclass
+class Keeping:
+    """The first reason for each deploy that is held, by its id."""
+
+    reasons: dict[str, Kept] = field(default_factory=dict)
+
+    def add(self, deploy: str | None, reason: Kept) -> None:
+        """Hold a deploy, unless it is held already."""
+        if deploy is not None:
+            self.reasons.setdefault(deploy, reason)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What is known of all places."""
+
+    stock: list[Stock]
+    standing: list[Mark]
+    at_hand: dict[str, set[str]] = field(default_factory=dict)
+    """Versions a rollback or a promotion may still name, by application."""
+
+
+def survey(
+    tx: Transaction, policy: Policy, *, before: datetime, promoting: frozenset[Place]
+) -> Keeping:
+    """Everything that is held.
+
+    Args:
+        tx: For reading.
+        policy: How much stays.
+        before: What ended later is not looked at.
+        promoting: Places that take up versions by themselves.
+    """
+    keeping = Keeping()
+    seen = _Seen(records.inventory(tx), marks.standing(tx, at=tx.now()))
+    for row in seen.stock:
+        keeping.add(row.deploy, Kept.CURRENT)
+        if row.version is not None:
+            seen.at_hand.setdefault(row.application, set()).add(row.version)
+    for mark in seen.standing:
+        keeping.add(mark.deploy, Kept.MARKED)
+    places = retention.places(tx)
+    for place in places:
+        _hold_place(tx, keeping, place, policy=policy, seen=seen)
+    scheduled = retention.automated(tx)
+    for application in sorted(scheduled):
+        _hold_ages(tx, keeping, application, seen.at_hand.get(application, set()), before)
+    for place in places:
+        if place in promoting or place[0] in scheduled:
+            _hold_automation(tx, keeping, place, sorted(seen.at_hand.get(place[0], ())))
+    return keeping
+
+
+def _hold_ages(
+    tx: Transaction, keeping: Keeping, application: str, versions: set[str], before: datetime
+) -> None:
+    """By what a schedule knows which version is the newest."""
+    newest = history.newest_accepted(tx, application)
+    named = versions | ({newest} if newest else set())
+    for deploy in retention.first_accepted(tx, application, versions=named, since=before):
+        keeping.add(deploy, Kept.AUTOMATION)
+
+
+def _hold_place(
+    tx: Transaction, keeping: Keeping, place: Place, *, policy: Policy, seen: _Seen
+) -> None:
+    good = retention.releases(tx, place, limit=policy.releases)
+    seen.at_hand.setdefault(place[0], set()).update(version for _, version in good)
+    for deploy, _ in good:
+        keeping.add(deploy, Kept.RELEASES)
+    keeping.add(retention.highest_sequence(tx, place), Kept.SEQUENCE)
+    keeping.add(_previous(tx, place, seen), Kept.PREVIOUS)
+    for version in dict.fromkeys(version for _, version in good):
+        keeping.add(history.rolled_back_from(tx, *place, version), Kept.GIVEN_UP)
+
+
+def _hold_automation(tx: Transaction, keeping: Keeping, place: Place, versions: list[str]) -> None:
+    """By what automation knows that a version was tried there, and given up."""
+    for version in versions:
+        keeping.add(history.rolled_back_from(tx, *place, version), Kept.GIVEN_UP)
+    for deploy in retention.last_of_automation(tx, place, versions):
+        keeping.add(deploy, Kept.AUTOMATION)
+
+
+def _previous(tx: Transaction, place: Place, seen: _Seen) -> str | None:
+    """What `manent rollback` would go back to now; asked as it asks."""
+    live = deploys.last_good(tx, *place)
+    if live is None:
+        return None
+    at = tx.now()
+    vetoes = [
+        mark
+        for mark in seen.standing
+        if mark.sort == Sort.VETO and mark.covers(*place) and mark.binds(at=at)
+    ]
+
+    def find(deploy: str) -> Good | None:
+        row = deploys.read(tx, deploy)
+        return Good(row.id, row.version, row.replaces, row.rollback_to) if row else None
+
+    mine = [
+        row
+        for row in seen.stock
+        if (row.application, row.environment) == place and row.target in live.order_body["targets"]
+    ]
+    target = rollbacks.target(
+        Good(live.id, live.version, live.replaces, live.rollback_to),
+        is_intact=all(row.state == Knowledge.KNOWN and row.version == live.version for row in mine),
+        find=find,
+        is_banned=lambda version: any(mark.bans(version) for mark in vetoes),
+    )
+    return target.id if target else None

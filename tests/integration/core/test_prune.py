@@ -1,0 +1,345 @@
+"""Retention: what a prune deletes, what it keeps and why, and what it never breaks."""
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from manent_server.domain import access
+from manent_server.domain.access import Caller
+from manent_server.domain.deploy import Outcome
+from manent_server.domain.errors import Conflict, Invalid, NotAllowed
+from manent_server.domain.marks import Sort
+from manent_server.engine import inspection
+from manent_server.retention import prune as pruning
+from manent_server.retention.shelf import Shelf
+from manent_server.sources.artifacts import Artifacts
+from manent_server.usecases import mark, roll_back
+from manent_server.usecases.requests import (
+    IdempotencyKey,
+    MarkRequest,
+    PruneRequest,
+    RollbackRequest,
+)
+from manent_server.usecases.tenure import Tenure
+from tests.integration.core.running import Running
+from tests.rig.core import ADMIN, Core
+
+DAY = timedelta(days=1)
+OLD = PruneRequest(max_age=90 * DAY, keep_releases=10)
+
+
+def good(core: Core, version: str, **more: Any) -> str:
+    running = Running(core, version=version, **more)
+    earlier = [row for row in core.rows("deploys") if row["state"] == "SUCCESS"]
+    mine = [row for row in earlier if row["environment"] == running.deploy.environment]
+    last = max(mine, key=lambda row: int(row["epoch"]), default=None)
+    core.set(running.deploy.id, replaces=last and last["id"])
+    running.perform("deploy:web")
+    running.perform("verify:web")
+    running.close(Outcome.DEPLOYED)
+    return running.deploy.id
+
+
+def bad(core: Core, version: str, **more: Any) -> str:
+    running = Running(core, version=version, **more)
+    running.close(Outcome.FAILED)
+    return running.deploy.id
+
+
+def aged(core: Core, deploy: str, days: float) -> str:
+    """A deploy as if it had ended that many days ago."""
+    at = core.at() - days * DAY
+    core.set(deploy, requested_at=at - timedelta(minutes=1), ended_at=at)
+    core.set_delivery(deploy, "SUCCESS")
+    return deploy
+
+
+def old_good(core: Core, version: str, days: float, **more: Any) -> str:
+    return aged(core, good(core, version, **more), days)
+
+
+def old_bad(core: Core, version: str, days: float, **more: Any) -> str:
+    return aged(core, bad(core, version, **more), days)
+
+
+def pruned(core: Core, request: PruneRequest = OLD, **more: Any) -> dict[str, Any]:
+    return pruning.prune(core.desk, request, caller=ADMIN, **more)
+
+
+def dry(request: PruneRequest) -> PruneRequest:
+    return replace(request, dry_run=True, explain=True)
+
+
+def left(core: Core) -> set[str]:
+    return {str(row["id"]) for row in core.rows("deploys")}
+
+
+def test_the_last_success_stays_however_old_it_is(core: Core) -> None:
+    """B93: keep_releases 1, the last success is 100 days old, then 20 failures."""
+    live = old_good(core, "1", 100)
+    failures = [old_bad(core, f"f{n}", 99 - n / 10) for n in range(20)]
+    found = pruned(core, PruneRequest(max_age=90 * DAY, keep_releases=1))
+    assert (found["deploys"], found["kept"]) == (20, {"current": 1})
+    assert left(core) == {live}
+    assert not left(core) & set(failures)
+    (row,) = core.rows("inventory")
+    assert (row["deploy"], row["version"]) == (live, "1")
+
+
+def test_a_dry_run_says_what_a_run_does(core: Core) -> None:
+    """B94: 15 successes, 6 of them young; 20 failures, 8 young; elsewhere one old success."""
+    elsewhere = old_good(core, "1", 400, environment="manual")
+    goods = [
+        old_good(core, f"v{n}", days)
+        for n, days in enumerate([*range(200, 191, -1), *range(60, 54, -1)])
+    ]
+    bads = [
+        old_bad(core, f"f{n}", days)
+        for n, days in enumerate([*range(190, 178, -1), *range(50, 42, -1)])
+    ]
+    told = pruned(core, dry(OLD))
+    assert (told["deploys"], told["workflows"], told["dry_run"]) == (17, 17, True)
+    assert len(left(core)) == 36
+    done = pruned(core)
+    assert {**told, "dry_run": False} == {**done, "explained": told["explained"]}
+    assert left(core) == {elsewhere, *goods[5:], *bads[12:]}
+    assert done["kept"] == {"current": 1, "releases": 4}
+    assert pruned(core)["deploys"] == 0
+
+
+def test_everything_of_a_deploy_goes_with_it(core: Core) -> None:
+    gone, _, stays = old_good(core, "1", 100), old_good(core, "2", 95), good(core, "3")
+    with core.store.write() as tx:
+        for deploy in (gone, stays):
+            tx.connection.execute(tx.tables.logs.insert().values(_line(core, deploy)))
+    copies = {f"{deploy}.1" for deploy in (gone, stays)}
+    assert copies <= inspection.deliveries(core.dispatcher.client, list(copies)).keys()
+    pruned(core, PruneRequest(max_age=90 * DAY, keep_releases=1))
+    for table in ("steps", "attempts", "logs"):
+        owners = {row["deploy"] for row in core.rows(table)}
+        assert stays in owners, table
+        assert gone not in owners, table
+    assert set(inspection.deliveries(core.dispatcher.client, list(copies))) == {f"{stays}.1"}
+    assert any(row["deploy"] == gone for row in core.rows("audit"))
+
+
+def _line(core: Core, deploy: str) -> dict[str, Any]:
+    return {
+        "deploy": deploy,
+        "sequence": 1000,
+        "lines": 1,
+        "size": 2,
+        "at": core.at(),
+        "stream": "stdout",
+        "text": "hi",
+    }
+
+
+def test_what_a_kept_deploy_was_made_of_stays(core: Core) -> None:
+    """And what is made of nothing that stays goes, in one run."""
+    first = old_good(core, "1", 120)
+    for n in range(3):
+        old_good(core, f"x{n}", 119 - n)
+    back = str(
+        roll_back.roll_back(
+            core.desk, RollbackRequest("shop", "staging", to="1", reason="r"), caller=ADMIN
+        )["id"]
+    )
+    told = pruned(core, dry(PruneRequest(max_age=90 * DAY, keep_releases=1)))
+    kept = {row["id"]: row["reason"] for row in told["explained"]}
+    assert kept[first] == "referred"
+    assert told["kept"]["live"] == 1
+    pruned(core, PruneRequest(max_age=90 * DAY, keep_releases=1))
+    assert {first, back} <= left(core)
+    assert core.deploy(back).rollback_to == first
+
+
+def test_a_chain_of_old_ones_goes_whole(core: Core) -> None:
+    first = old_good(core, "1", 120)
+    again = old_good(core, "1", 110)
+    core.set(again, rerun_of=first, root=first)
+    old_good(core, "2", 100)
+    request = PruneRequest(max_age=90 * DAY, keep_releases=1)
+    told = pruned(core, dry(request))
+    # What a rollback would bring stays; nothing refers to the one before.
+    assert told["kept"] == {"current": 1, "previous": 1, "referred": 1}
+    core.set(again, rerun_of=None)
+    assert pruned(core, request)["deploys"] == 1
+    assert first not in left(core)
+
+
+def test_old_ones_that_refer_to_each_other_go_in_one_run(core: Core) -> None:
+    first = old_bad(core, "1", 120)
+    again = old_bad(core, "1", 110)
+    core.set(again, rerun_of=first, root=first)
+    good(core, "2")
+    request = PruneRequest(max_age=90 * DAY, keep_releases=1)
+    assert pruned(core, dry(request))["deploys"] == 2
+    assert pruned(core, request)["deploys"] == 2
+
+
+def test_a_rollback_works_after_a_prune_as_before(core: Core) -> None:
+    for n in range(5):
+        old_good(core, f"v{n}", 200 - n)
+    pruned(core, PruneRequest(max_age=90 * DAY, keep_releases=1))
+    request = RollbackRequest("shop", "staging", reason="it loses orders")
+    assert roll_back.roll_back(core.desk, request, caller=ADMIN)["version"] == "v3"
+
+
+def test_what_a_version_was_given_up_by_stays_while_it_can_be_named(core: Core) -> None:
+    """A version that was rolled back from stays no target when its failure has grown old."""
+    for n in range(3):
+        old_good(core, f"v{n}", 200 - n)
+    proof = old_bad(core, "v1", 150)
+    core.set(proof, outcome="rolled_back")
+    told = pruned(core, dry(OLD))
+    assert told["kept"]["given_up"] == 1
+    pruned(core)
+    request = RollbackRequest("shop", "staging", to="v1", reason="r")
+    with pytest.raises(Conflict, match="was rolled back from"):
+        roll_back.roll_back(core.desk, request, caller=ADMIN)
+
+
+def test_what_a_mark_in_force_came_of_stays(core: Core) -> None:
+    failed = old_bad(core, "1", 100)
+    good(core, "2")
+    request = MarkRequest(Sort.LOCK, "broken", "shop", environment="staging")
+    mark.put(core.desk, request, caller=ADMIN)
+    with core.store.write() as tx:
+        tx.connection.execute(sa.update(tx.tables.marks).values(deploy=failed))
+    assert pruned(core)["kept"] == {"marked": 1}
+    with core.store.write() as tx:
+        tx.connection.execute(sa.update(tx.tables.marks).values(lifted_at=tx.now()))
+    assert pruned(core)["deploys"] == 1
+
+
+def test_what_the_engine_has_not_finished_with_stays(core: Core) -> None:
+    deploy = old_bad(core, "1", 100)
+    core.set_delivery(deploy, "ENQUEUED")
+    assert pruned(core)["kept"] == {"unfinished": 1}
+
+
+def test_nothing_says_how_old_it_may_become(core: Core) -> None:
+    with pytest.raises(Invalid) as caught:
+        pruned(core, PruneRequest())
+    assert caught.value.code == "retention_off"
+
+
+def test_one_prune_at_a_time_and_only_by_an_administrator(core: Core) -> None:
+    tenure = Tenure(core.store, pruning.LEASE, "another", lasts=timedelta(minutes=1))
+    assert tenure.take()
+    with pytest.raises(Conflict) as caught:
+        pruned(core)
+    assert caught.value.code == "prune_running"
+    assert pruned(core, dry(OLD))["deploys"] == 0
+    tenure.give_up()
+    pruned(core)
+    with pytest.raises(NotAllowed):
+        pruning.prune(core.desk, OLD, caller=Caller("eve", access.everywhere("viewer")))
+
+
+def test_the_same_key_prunes_once(core: Core) -> None:
+    old_bad(core, "1", 100)
+    good(core, "2")
+    key = IdempotencyKey("k", "/admin/prune", "d")
+    first = pruned(core, key=key)
+    old_bad(core, "3", 100)
+    assert pruned(core, key=key) == first
+    assert pruned(core)["deploys"] == 1
+
+
+def test_a_prune_that_is_told_to_stop_goes_on_next_time(core: Core) -> None:
+    """B97: a pruner that ends half-way has deleted whole deploys; the next one does the rest."""
+    for n in range(6):
+        old_bad(core, f"f{n}", 100 + n)
+    good(core, "1")
+    policy = pruning.Policy(90 * DAY, 10)
+    halves = iter([False, True])
+    pruner = pruning.Pruner(core.desk, policy, stop=lambda: next(halves))
+    pruner._size = 2
+    with pytest.raises(pruning.Unavailable):
+        pruner.run()
+    assert len(left(core)) == 5
+    assert pruned(core)["deploys"] == 4
+
+
+def test_a_rollback_asked_for_while_its_target_is_pruned_is_never_left_hanging(
+    postgres_core: Core,
+) -> None:
+    """Whoever comes first wins; the other finds it so, and nothing refers to what is gone."""
+    core = postgres_core
+    first = old_good(core, "1", 200)
+    old_good(core, "2", 199)
+    good(core, "3")
+    with core.store.write() as tx:
+        tx.connection.execute(
+            sa.update(tx.tables.deploys)
+            .where(tx.tables.deploys.c.version == "2")
+            .values(rollback_to=first)
+        )
+        gone: list[Sequence[str]] = []
+        thread = threading.Thread(target=lambda: gone.append(_delete(core, [first])), daemon=True)
+        thread.start()
+        thread.join(0.3)
+    thread.join(10)
+    assert gone == [()]
+    assert first in left(core)
+
+
+def _delete(core: Core, ids: list[str]) -> Sequence[str]:
+    with core.store.write() as tx:
+        return pruning.retention.delete(tx, ids, before=core.at()).deploys
+
+
+def test_rounds_prune_by_the_configuration_once_in_an_interval(core: Core) -> None:
+    old_bad(core, "1", 100)
+    good(core, "2")
+    rounds = pruning.Rounds(core.desk)
+    rounds.round()
+    assert len(left(core)) == 2  # retention is off
+
+    core.configure(retention=replace(core.settings.retention, max_age=90 * DAY))
+    rounds.round()
+    assert len(left(core)) == 1
+    assert [row["action"] for row in core.rows("audit")].count("history.pruned") == 1
+    old_bad(core, "3", 100)
+    pruning.Rounds(core.desk).round()  # another process, the same interval
+    assert len(left(core)) == 2
+
+
+def test_artifacts_nothing_needs_go_from_the_workers_disk(core: Core, tmp_path: Path) -> None:
+    needed, unneeded, fresh = "a" * 64, "b" * 64, "c" * 64
+    old_bad(core, "0", 120)
+    live = old_good(core, "1", 100)
+    core.set(live, prepared={"artifacts": {"web": {"url": "u", "sha256": needed}}})
+    whole = tmp_path / "sha256"
+    whole.mkdir()
+    for name in (needed, unneeded, fresh):
+        (whole / name).write_text("x")
+        long_ago = (1.0, 1.0) if name != fresh else None
+        os.utime(whole / name, long_ago)
+    shelf = Shelf(core.desk, Artifacts(tmp_path))
+    assert shelf.round() == 0  # retention is off
+    core.configure(retention=replace(core.settings.retention, max_age=90 * DAY))
+    assert shelf.round() == 1
+    assert {path.name for path in whole.iterdir()} == {needed, fresh}
+
+
+def test_an_artifact_somebody_is_given_now_is_not_taken_from_it(tmp_path: Path) -> None:
+    source = tmp_path / "v1"
+    source.write_text("content")
+    artifacts = Artifacts(tmp_path / "cache")
+    found = artifacts.fetch(source.as_uri())
+    os.utime(found.path, (1.0, 1.0))
+    again = Artifacts(tmp_path / "cache")
+    assert again.fetch(source.as_uri(), sha256=found.sha256).path.exists()
+    assert again.tidy(set(), idle=timedelta(minutes=1)) == 0
+    os.utime(found.path, (1.0, 1.0))
+    assert again.tidy(set(), idle=timedelta(minutes=1)) == 1
