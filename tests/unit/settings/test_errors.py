@@ -14,7 +14,7 @@ SHOP = BASE + "applications: {shop: {plugin: p, environments: {staging: {targets
 @pytest.mark.parametrize(
     ("text", "path", "hint"),
     [
-        ("retention: {max_agee: 2160h}", "retention.max_agee", "did you mean keys_max_age?"),
+        ("retention: {max_agee: 2160h}", "retention.max_agee", "did you mean max_age?"),
         ("servr: {}", "servr", "did you mean server?"),
         ("server: {lisen: x}", "server.lisen", "did you mean listen?"),
         ("server: {log: {levl: info}}", "server.log.levl", "did you mean level?"),
