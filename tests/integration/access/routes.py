@@ -188,6 +188,9 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", "/sinks/{name}/resend"): _all(access.ADMINISTER, "/sinks/board/resend", {}),
     ("GET", "/admin/executors"): _all(access.READ, "/admin/executors"),
     ("POST", "/admin/recover"): _all(access.ADMINISTER, "/admin/recover", {"executor": "gone"}),
+    ("POST", "/admin/prune"): _all(
+        access.ADMINISTER, "/admin/prune", {"dry_run": True, "max_age": "1h"}
+    ),
     ("DELETE", "/admin/executors/{executor}"): _all(access.ADMINISTER, "/admin/executors/gone"),
     ("GET", "/auth/providers"): Asks(PUBLIC, Of.NOBODY, lambda _: "/auth/providers"),
     ("POST", "/auth/sessions"): Asks(
