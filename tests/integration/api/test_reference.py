@@ -50,7 +50,7 @@ def test_every_route_is_in_the_document(app: FastAPI, operations: dict[str, obje
     assert set(operations) == served
 
 
-READING = {"read", "grant", SIGNED_IN}
+READING = {"read", "audit", "grant", SIGNED_IN}
 """What a route that only looks may ask for."""
 
 
