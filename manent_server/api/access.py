@@ -17,6 +17,7 @@ from manent_server.usecases.requests import SignInRequest, TokenRequest
 
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["access"])
 TokenId = Annotated[str, Path(description="Id of a token.", examples=["0123456789abcdef"])]
+SessionId = Annotated[str, Path(description="Id of a session.", examples=["0123456789abcdef"])]
 Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=50)]
 
 
@@ -114,6 +115,23 @@ class NewToken(Token):
     token: str | None = None
 
 
+class LiveSession(Shape):
+    """Somebody who is signed in by an identity provider."""
+
+    id: str
+    name: str
+    source: str
+    groups: list[str]
+    created_at: When
+    expires_at: When
+
+
+class LiveSessions(Shape):
+    """Everybody who is signed in so."""
+
+    items: list[LiveSession]
+
+
 class Tokens(Shape):
     """Every token."""
 
@@ -172,6 +190,18 @@ def create(body: TokenBody, asked: Asked, key: Key) -> Any:
 def revoke(token_id: TokenId, asked: Asked) -> Any:
     """Revoke a token: it is worth nothing from now on."""
     return asked.calls.revoke_token(asked.desk, token_id, caller=asked.caller)
+
+
+@router.get("/sessions", response_model=LiveSessions, openapi_extra=needs(GRANT))
+def sessions(asked: Asked) -> Any:
+    """Everybody who is signed in by an identity provider."""
+    return asked.calls.sessions(asked.desk, caller=asked.caller)
+
+
+@router.delete("/sessions/{session_id}", response_model=LiveSession, openapi_extra=needs(GRANT))
+def end(session_id: SessionId, asked: Asked) -> Any:
+    """End somebody's session at once."""
+    return asked.calls.end_session(asked.desk, session_id, caller=asked.caller)
 
 
 def _lasting(text: str | None) -> Any:

@@ -98,6 +98,8 @@ class Calls:
     sign_in: Call = signing_in.sign_in
     sign_out: Call = signing_in.sign_out
     whoami: Call = signing_in.whoami
+    sessions: Call = signing_in.live
+    end_session: Call = signing_in.end
     newest_end: Call = signing_in.newest_end
     prune: Call = pruning.prune
     ready: Call = health.ready

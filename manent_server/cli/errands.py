@@ -14,12 +14,12 @@ from manent_server.bootstrap.house import House
 from manent_server.cli import comparing
 from manent_server.domain import access, duration
 from manent_server.domain.access import Caller
-from manent_server.domain.errors import ConfigurationError
+from manent_server.domain.errors import ConfigurationError, NotFound
 from manent_server.engine.migration import library
 from manent_server.settings import show
 from manent_server.settings.starter import starter
 from manent_server.store import migrate
-from manent_server.usecases import tokens
+from manent_server.usecases import sign_in, tokens
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import TokenRequest
 
@@ -96,11 +96,20 @@ class Tokens:
         """List them without their text."""
         for row in self._with_tables(lambda desk: tokens.listing(desk, caller=self._me))["items"]:
             sys.stdout.write("  ".join(_words(row)) + "\n")
+        for row in self._with_tables(lambda desk: sign_in.live(desk, caller=self._me))["items"]:
+            words = (row["id"], row["name"], f"session by {row['source']}", row["expires_at"])
+            sys.stdout.write("  ".join(words) + "\n")
 
     def revoke(self, token: str) -> None:
         """End one at once."""
-        row = self._with_tables(lambda desk: tokens.revoke(desk, token, caller=self._me))
+        row = self._with_tables(lambda desk: self._revoked(desk, token))
         sys.stdout.write(f"{row['id']} revoked\n")
+
+    def _revoked(self, desk: Desk, which: str) -> Mapping[str, Any]:
+        try:
+            return tokens.revoke(desk, which, caller=self._me)
+        except NotFound:
+            return sign_in.end(desk, which, caller=self._me)
 
     def _with_tables(self, use: Callable[[Desk], _T]) -> _T:
         migrate.migrate(self._house.engines, library=library(), patience=_PATIENCE)

@@ -65,13 +65,15 @@ def create(  # noqa: PLR0913 - one parameter an option
 
 @app.command(name="list")
 def show(config: Config = None) -> None:
-    """List tokens, without their text."""
+    """List tokens, without their text, and who is signed in by an identity provider."""
     _tokens(config).show()
 
 
 @app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(help="Its id, as `token list` shows it.")],
+    token: Annotated[
+        str, typer.Argument(help="Its id, or that of a session, as `token list` shows it.")
+    ],
     config: Config = None,
 ) -> None:
     """End a token at once."""

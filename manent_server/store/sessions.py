@@ -86,6 +86,14 @@ def forget(tx: Transaction, *, before: datetime, limit: int) -> None:
     tx.connection.execute(sa.delete(s).where(s.c.id.in_(old)))
 
 
+def live(tx: Transaction, *, at: datetime) -> list[Session]:
+    """Those in force, the oldest first."""
+    s = tx.tables.sessions
+    is_live = s.c.revoked_at.is_(None), s.c.expires_at > at
+    query = _select(tx.tables).where(*is_live).order_by(s.c.created_at, s.c.id)
+    return [Session(*tuple(row)) for row in tx.connection.execute(query)]
+
+
 def newest_end(tx: Transaction) -> datetime | None:
     """When a token or session was revoked last."""
     ends = [

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import manent_server.domain.assertion as assertions
-from manent_server.domain.access import Caller
+from manent_server.domain.access import GRANT, Caller
 from manent_server.domain.assertion import AssertionRefused, Claims
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.settings.values import Access
@@ -222,6 +222,46 @@ def sign_out(desk: Desk, *, caller: Caller) -> dict[str, Any]:
         return row
 
     return _shown(caller, desk.store.once(work))
+
+
+def live(desk: Desk, *, caller: Caller) -> dict[str, Any]:
+    """Everybody who is signed in now."""
+    caller.demand(GRANT)
+    with desk.store.read() as tx:
+        return {"items": [_listed(row) for row in sessions.live(tx, at=tx.now())]}
+
+
+def end(desk: Desk, session: str, *, caller: Caller) -> dict[str, Any]:
+    """End somebody's session at once.
+
+    Raises:
+        NotFound: There is none.
+    """
+    caller.demand(GRANT)
+
+    def work(tx: Transaction) -> sessions.Session:
+        row = sessions.read(tx, session)
+        if row is None:
+            raise NotFound(
+                f"there is no session {session[:40]!r}", next="GET /api/v1/sessions lists them"
+            )
+        if sessions.revoke(tx, row.id, at=tx.now()):
+            told = {"session": row.id, "principal": row.principal}
+            _record(tx, "session.revoked", caller, told)
+        return row
+
+    return _listed(desk.store.once(work))
+
+
+def _listed(row: sessions.Session) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.principal,
+        "source": row.source,
+        "groups": list(row.groups),
+        "created_at": view.instant(row.created_at),
+        "expires_at": view.instant(row.expires_at),
+    }
 
 
 def newest_end(desk: Desk) -> str:

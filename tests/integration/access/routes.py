@@ -198,6 +198,8 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ),
     ("GET", "/auth"): Asks(SIGNED_IN, Of.ONESELF, lambda _: "/auth"),
     ("DELETE", "/auth"): Asks(SIGNED_IN, Of.ONESELF, lambda _: "/auth"),
+    ("GET", "/sessions"): _all(access.GRANT, "/sessions"),
+    ("DELETE", "/sessions/{session_id}"): _all(access.GRANT, "/sessions/gone"),
     ("GET", "/tokens"): _all(access.GRANT, "/tokens"),
     ("POST", "/tokens"): _all(access.GRANT, "/tokens", {"name": "ci", "role": "admin"}),
     ("DELETE", "/tokens/{token_id}"): _all(access.GRANT, "/tokens/gone"),

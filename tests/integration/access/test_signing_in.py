@@ -129,6 +129,18 @@ def test_whoever_signs_out_is_out_at_once(core: Core, client: TestClient, idp: p
     assert (refused.status_code, refused.json()["code"]) == (404, "no_session")
 
 
+def test_an_administrator_ends_sessions(core: Core, client: TestClient, idp: providers.Provider):
+    made = admin(core, client, role="viewer")
+    token = sign_in(client, idp.token(sub="10")).json()["token"]
+    listed = client.get("/api/v1/sessions", headers=bearer(made["admin"])).json()["items"]
+    mine = next(one for one in listed if one["name"].endswith("#10"))
+    path = f"/api/v1/sessions/{mine['id']}"
+    assert client.delete(path, headers=bearer(made["token"])).status_code == 403
+    assert client.delete(path, headers=bearer(made["admin"])).status_code == 200
+    assert client.get("/api/v1/auth", headers=bearer(token)).status_code == 401
+    assert client.delete(path[:-4], headers=bearer(made["admin"])).status_code == 404
+
+
 def test_a_session_ends_with_its_time(core: Core, client: TestClient, idp: providers.Provider):
     token = sign_in(client, job(idp)).json()["token"]
     row = next(row for row in core.rows("sessions") if row["source"] == "trust:shop")
