@@ -3,6 +3,7 @@
 import base64
 import hmac
 import json
+import secrets
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -38,7 +39,8 @@ def keys() -> list[dict[str, Any]]:
 def claims(**more: Any) -> dict[str, Any]:
     """What a good token of a person says now; None leaves a claim out."""
     now = int(time.time())
-    found = {"iss": ISSUER, "aud": CLIENT, "sub": "1", "iat": now, "exp": now + 300} | more
+    found = {"iss": ISSUER, "aud": CLIENT, "sub": "1", "iat": now, "exp": now + 300}
+    found |= {"jti": secrets.token_hex(8)} | more
     return {name: value for name, value in found.items() if value is not None}
 
 
