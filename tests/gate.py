@@ -25,8 +25,7 @@ CHECKS: dict[str, list[str]] = {
     "contracts": ["lint-imports", "--no-logo"],
 }
 _PYTEST = [sys.executable, "-m", "pytest"]
-# The SQL and HTTP test generators take two seconds to load and serve no unit test.
-_UNIT = ["tests/unit", "-q", "-p", "no:schemathesis", "--gate", "-n", "2"]
+_UNIT = ["tests/unit", "-q", "--gate", "-n", "2"]
 _SOAK = ["-m", "soak or hypothesis", "--hypothesis-profile", "soak", "--timeout", "0"]
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from manent_server.store.tables import into
 from manent_server.store.transaction import Transaction
 
 
@@ -63,26 +65,36 @@ def write_revision(tx: Transaction, revision: Revision) -> int:
 
 def write_environment(tx: Transaction, values: Mapping[str, Any], *, revision: int) -> None:
     """An environment as configured; its counters are kept."""
-    e = tx.tables.environments
     new = dict(values) | {"is_configured": True, "policy_revision": revision}
-    done = tx.connection.execute(sa.update(e).where(e.c.name == values["name"]).values(**new))
-    if done.rowcount == 0:
-        tx.connection.execute(e.insert().values(**new, next_number=1, next_ticket=1))
+    _put(tx, tx.tables.environments, new, fresh={"next_number": 1, "next_ticket": 1})
 
 
 def write_application(
     tx: Transaction, name: str, environments: Sequence[str], *, revision: int
 ) -> None:
     """An application as configured."""
-    a = tx.tables.applications
     new = {
+        "name": name,
         "environments": list(environments),
         "is_configured": True,
         "policy_revision": revision,
     }
-    done = tx.connection.execute(sa.update(a).where(a.c.name == name).values(**new))
+    _put(tx, tx.tables.applications, new, fresh={})
+
+
+def _put(
+    tx: Transaction, table: sa.Table, values: Mapping[str, Any], *, fresh: Mapping[str, Any]
+) -> None:
+    """Change the row of that name; one that is not there is made, with what is fresh besides."""
+    done = tx.connection.execute(_changed(table), {**values, "of_name": values["name"]})
     if done.rowcount == 0:
-        tx.connection.execute(a.insert().values(name=name, **new))
+        tx.connection.execute(into(table), {**values, **fresh})
+
+
+@cache
+def _changed(table: sa.Table) -> sa.Update:
+    """The columns are those of the values it is executed with."""
+    return sa.update(table).where(table.c.name == sa.bindparam("of_name"))
 
 
 def applications(tx: Transaction) -> list[str]:
