@@ -33,6 +33,7 @@ from manent_server.api.pace import AtTheDoor, OfCallers
 from manent_server.api.route import PREFIX
 from manent_server.api.signin import SignIn
 from manent_server.api.stream import Watching
+from manent_server.api.witness import Witness
 from manent_server.domain.errors import NotFound
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
@@ -78,10 +79,12 @@ def create_app(
         app.router.routes.extend(router.routes)
     app.add_exception_handler(HTTPException, _http_exception)
     openapi.install(app)
+    app.state.refusals = None
     server = desk.settings().server
     # What is added later stands before what was added earlier.
     app.add_middleware(OfCallers, rates=server.rates)
     app.add_middleware(SignIn, authenticate=partial(app.state.calls.authenticate, desk))
+    app.add_middleware(Witness, redactor=redactor or Redactor())
     app.add_middleware(AtTheDoor, rates=server.rates, header_limit=server.header_limit)
     _wrap(app, redactor)
     return app

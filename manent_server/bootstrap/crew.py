@@ -21,7 +21,7 @@ from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
 from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store
-from manent_server.usecases import carry, inspect, sinks
+from manent_server.usecases import carry, inspect, receivers, sinks
 from manent_server.usecases.desk import Desk
 from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
@@ -30,8 +30,11 @@ _LEAST_PATIENCE = timedelta(seconds=1)
 
 
 def watch(house: House, desk: Desk) -> None:
-    """Let the metrics show the registry and the sinks."""
+    """Let the metrics show the registry, the sinks and the record."""
     house.metrics.watch_sinks(lambda: sinks.standings(desk))
+    house.metrics.watch_audit(
+        lambda: (receivers.unchained(desk), receivers.metrics(desk)),
+    )
     house.metrics.watch_executors(
         lambda: [ExecutorBeat(name, is_up, at) for name, is_up, at in inspect.beats(desk)]
     )

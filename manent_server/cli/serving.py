@@ -18,12 +18,14 @@ from manent_server.settings.checks import host_and_port
 from manent_server.store import file_lock, migrate
 from manent_server.store.engine import fold
 from manent_server.usecases import policy
+from manent_server.usecases.refuse import Refusals
 from manent_server.worker import resolving
 from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
 from manent_server.worker.jobs import jobs, retaining
 from manent_server.worker.loops import Job, Loops
 from manent_server.worker.process import RESTART_ME, Switches
+from manent_server.worker.tally import Tally
 
 _log = logging.getLogger(__name__)
 _STOP = timedelta(seconds=5)
@@ -46,6 +48,8 @@ class Service:
         self._crew: Crew | None = None
         self._couriers: Couriers | None = None
         self._desk = house.desk(self._report)
+        self._refusals = Refusals(house.store)
+        self._tally = Tally(self._refusals)
         crews.watch(house, self._desk)
 
     def run(self) -> int:
@@ -79,6 +83,7 @@ class Service:
                 redactor=house.redactor,
                 workflow_version=WORKFLOW_VERSION,
             )
+            made.state.refusals = self._refusals
             front = Front(
                 certificate=server.tls.certificate if server.tls else None,
                 key=server.tls.key if server.tls else None,
@@ -114,6 +119,7 @@ class Service:
             lasts=crews.lease_length(self._house.settings),
         )
         loops.start()
+        self._tally.start()
         self._couriers = crews.couriers(self._house, self._desk, holder)
         self._couriers.start()
         self._switches.is_ready = True
@@ -157,5 +163,6 @@ class Service:
             self._crew.drain()
         if self._couriers is not None:
             self._couriers.join()
+        self._tally.stop()
         fold(self._house.engines)
         return RESTART_ME if self._switches.is_lost else code

@@ -126,6 +126,19 @@ class Link:
     text: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A chained record, as it is handed on."""
+
+    number: int
+    hash: str
+    text: str
+
+    def line(self) -> str:
+        """It as a line of JSON; the text stands in it as it was hashed."""
+        return f'{{"number":{self.number},"hash":"{self.hash}","record":{self.text}}}\n'
+
+
 class Walk:
     """Goes along the chain from its beginning.
 

@@ -20,21 +20,14 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from manent_server.observability.audit_metrics import AUDIT, Audit, AuditStanding
+from manent_server.observability.metric import Metric, gauge
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _log = logging.getLogger("manent.metrics")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _HOOK_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
 _HTTP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One line of the list."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    help: str
 
 
 @dataclass(frozen=True)
@@ -169,6 +162,7 @@ PRUNE_ENDED = Metric(
 LISTED = (
     PRUNED,
     PRUNE_ENDED,
+    *AUDIT,
     OUTBOX_LAG,
     NOTICES_DEAD,
     NOTICES,
@@ -218,6 +212,10 @@ class Metrics:
     def watch_sinks(self, read: Callable[[], Iterable[SinkStanding]]) -> None:
         """Show the sinks: `read` asks the database at every scrape."""
         self.registry.register(_Sinks(read))
+
+    def watch_audit(self, read: Callable[[], tuple[float, Iterable[AuditStanding]]]) -> None:
+        """Show the audit: `read` asks the database at every scrape."""
+        self.registry.register(Audit(read))
 
     def notice(self, sink: str, result: str) -> None:
         """Count a try to tell a sink."""
@@ -290,7 +288,7 @@ class _Executors(Collector):
 
     def describe(self) -> list[GaugeMetricFamily]:
         """The families, without asking the database."""
-        return [_gauge(EXECUTOR_UP), _gauge(EXECUTOR_HEARTBEAT), _gauge(DATABASE_UP)]
+        return [gauge(EXECUTOR_UP), gauge(EXECUTOR_HEARTBEAT), gauge(DATABASE_UP)]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The families with what the database says now."""
@@ -317,7 +315,7 @@ class _Sinks(Collector):
 
     def describe(self) -> list[GaugeMetricFamily]:
         """The families, without asking the database."""
-        return [_gauge(OUTBOX_LAG), _gauge(NOTICES_DEAD)]
+        return [gauge(OUTBOX_LAG), gauge(NOTICES_DEAD)]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The families with what the database says now."""
@@ -343,9 +341,10 @@ def render_reference() -> str:
             "# Metrics",
             "",
             "Every process serves `/metrics` on `server.metrics_listen`. Values of "
-            "`manent_executor_*`, `manent_outbox_lag_seconds` and `manent_notices_dead` come from "
-            "the database and are the same in every process; all others count what this process "
-            "did since it started. No label holds the name of a person, a version or a deploy.",
+            "`manent_executor_*`, `manent_audit_*`, `manent_outbox_lag_seconds` and "
+            "`manent_notices_dead` come from the database and are the same in every process; "
+            "all others count what this process did since it started. No label holds the name "
+            "of a person, a version or a deploy.",
             "",
             "| Name | Kind | Labels | Meaning |",
             "|---|---|---|---|",
@@ -355,7 +354,3 @@ def render_reference() -> str:
             "",
         ]
     )
-
-
-def _gauge(metric: Metric) -> GaugeMetricFamily:
-    return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)

@@ -21,6 +21,7 @@ _HINTS = {
     "oidc": "where people sign in, by name; see the end",
     "trust": "which CI jobs may what, by name; see the end",
     "roles": "what a group may: GROUP: {role, applications, environments}; see the end",
+    "sinks": "receivers of the record, by name; see the end",
     "people": "who people are elsewhere, by login; see the end",
 }
 
@@ -105,6 +106,15 @@ applications:
     environments:
       staging:
         targets: {host: {}}
+
+# audit:
+#   sinks:
+#     siem:
+#       format: rfc5424             # required: ocsf, ecs, cef or rfc5424
+#       address: tls://siem.example:6514    # required
+#       ca: ca.pem                  # default null: the system's certification authorities
+#       certificate: manent.pem     # default null: nothing is shown to the receiver
+#       key: manent.key             # of that certificate
 
 # access:
 #   oidc:

@@ -9,6 +9,7 @@ from typing import Any
 
 from manent_server.settings import checks, stage, values
 from manent_server.settings.access import ACCESS
+from manent_server.settings.audit import AUDIT
 from manent_server.settings.kinds import (
     Choice,
     DatabaseUrl,
@@ -275,17 +276,13 @@ TOP = Section(
             "null",
             "name of this worker, never that of another; null = host name",
         ),
-        Key(
-            "environment_concurrency",
-            Whole(),
-            "1",
-            "default of environments.<name>.concurrency",
-        ),
+        Key("environment_concurrency", Whole(), "1", "default of environments.<name>.concurrency"),
         Key("worker", _WORKER, SECTION, "what one worker does at once, and where"),
         Key("dbos", _DBOS, SECTION, "waits of the engine"),
         Key("recovery", _RECOVERY, SECTION, "when a worker counts as lost"),
         Key("retention", _RETENTION, SECTION, "how long things are kept"),
         Key("logs", _LOGS, SECTION, "caps of the deploys' logs"),
+        Key("audit", AUDIT, SECTION, "where the record of who did what goes besides the database"),
         Key("secrets", Empty(), "{}", "further secret stores; env and file exist always"),
         Key("plugins", _PLUGINS, SECTION, "plugins beside the installed ones"),
         ACCESS,

@@ -263,6 +263,26 @@ class Origin:
     targets: Mapping[str, Table]
 
 
+@dataclass(frozen=True)
+class AuditSink:
+    """A receiver of the record: `address` is tls://HOST:PORT, `ca` None the system's trust."""
+
+    format: str
+    address: str
+    ca: Path | None
+    certificate: Path | None
+    key: Path | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Where the record goes besides the database; `file` is `-` for stdout, None for none."""
+
+    file: Path | str | None
+    file_limit: int
+    sinks: Mapping[str, AuditSink]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The whole configuration.
@@ -285,6 +305,7 @@ class Settings:
     recovery: Recovery
     retention: Retention
     logs: Logs
+    audit: Audit
     secrets: Mapping[str, Any]
     plugins: Plugins
     notify: Mapping[str, Webhook]

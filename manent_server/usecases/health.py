@@ -3,7 +3,7 @@
 from typing import Any
 
 from manent_server.domain.errors import Unavailable
-from manent_server.usecases import policy
+from manent_server.usecases import policy, receivers
 from manent_server.usecases.desk import Desk
 
 
@@ -15,6 +15,8 @@ def ready(desk: Desk) -> dict[str, Any]:
     try:
         with desk.store.read() as tx:
             tx.now()
+            # Before its tables are there nobody is behind.
+            notes += receivers.notes(tx, desk) if not reasons else []
         if not reasons and policy.differs(desk.store, desk.settings()):
             notes.append("another configuration than this process read is in force")
     except Unavailable:

@@ -14,7 +14,7 @@ from manent_server.store import events, notices, records
 from manent_server.store.notices import Off, Standing
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Store, Transaction
-from manent_server.usecases import once, view
+from manent_server.usecases import once, receivers, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey
 
@@ -75,9 +75,9 @@ def shown(desk: Desk) -> dict[str, Any]:
         )
     with desk.store.read() as tx:
         off, standings = notices.off(tx), notices.standings(tx)
-    return {
-        "items": [_shown(one, off.get(one.name), standings.get(one.name)) for one in known(desk)]
-    }
+        audited = receivers.shown(tx, desk)
+    told = [_shown(one, off.get(one.name), standings.get(one.name)) for one in known(desk)]
+    return {"items": [*told, *audited]}
 
 
 def standings(desk: Desk) -> list[SinkStanding]:

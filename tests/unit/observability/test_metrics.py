@@ -88,6 +88,7 @@ def test_the_reference_lists_exactly_what_is_served() -> None:
     counted = Metrics()
     counted.watch_executors(list)
     counted.watch_sinks(list)
+    counted.watch_audit(lambda: (0.0, []))
     served = {
         family.name for family in counted.registry.collect() if family.name.startswith("manent_")
     }

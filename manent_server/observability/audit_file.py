@@ -1,0 +1,111 @@
+"""The record as lines of JSON: a file that is put aside when it is large, or stdout."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from manent_server.domain.audit import Entry
+
+_STDOUT: Final = 1
+_PRIVATE: Final = 0o600
+
+
+class AuditFile:
+    """Appends to a file and has every batch on the disk before it is confirmed.
+
+    The file is opened for each batch, so that other programs may move it away.
+
+    Args:
+        path: Where.
+        limit: The size at which it is put aside, as PATH.NUMBER after its first record.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+        self._confirmed = 0
+
+    def give(self, entries: Sequence[Entry]) -> None:
+        """Append; a line that a crash cut off is ended first.
+
+        Raises:
+            OSError: The disk is full, or the file cannot be written.
+        """
+        data = "".join(entry.line() for entry in entries).encode()
+        is_new = self._put_aside(entries[0].number)
+        handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+        try:
+            if _is_torn(handle):
+                data = b"\n" + data
+            _write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if is_new:
+            _sync_folder(self._path.parent)
+        self._confirmed = entries[-1].number
+
+    def confirmed(self) -> int:
+        """What was given is on the disk."""
+        return self._confirmed
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _put_aside(self, number: int) -> bool:
+        """Whether the file begins anew."""
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return True
+        if size < self._limit:
+            return False
+        # Up to which number it goes: the names sort like what is in them.
+        aside = self._path.with_name(f"{self._path.name}.{number - 1:012d}")
+        while aside.exists():
+            aside = aside.with_name(f"{aside.name}.again")
+        self._path.rename(aside)
+        return True
+
+
+class AuditStdout:
+    """Writes to stdout, for a collector to take up."""
+
+    def __init__(self) -> None:
+        self._confirmed = 0
+
+    def give(self, entries: Sequence[Entry]) -> None:
+        """Write; waits for whoever reads.
+
+        Raises:
+            OSError: Nobody reads any more.
+        """
+        _write(_STDOUT, "".join(entry.line() for entry in entries).encode())
+        self._confirmed = entries[-1].number
+
+    def confirmed(self) -> int:
+        """What was written is the reader's."""
+        return self._confirmed
+
+    def close(self) -> None:
+        """It stays open."""
+
+
+def _write(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _is_torn(handle: int) -> bool:
+    size = os.fstat(handle).st_size
+    return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
