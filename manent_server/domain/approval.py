@@ -248,6 +248,13 @@ def may(rule: Rule) -> str:
     return ", ".join(named) if rule.members else "whoever has the right approve there"
 
 
+def told(rule: Rule) -> str:
+    """The rule in words, for whoever plans a deploy."""
+    of = f" of {', '.join(rule.members)}" if rule.members else ""
+    also = "".join(f", and one of {group}" for group in rule.required)
+    return f"{rule.name}: {rule.quorum}{of}{also}"
+
+
 def dump(rules: Iterable[Rule]) -> list[dict[str, Any]]:
     """As JSON, for the order and the environment's row."""
     return [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from manent_server.domain import difference, gates
+from manent_server.domain import approval, difference, gates
 from manent_server.domain import order as orders
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Refused
@@ -75,7 +75,7 @@ class _Prospect:
             "targets": targets,
             "gates": [view.gate(gate) for gate in judged.closed],
             "passed": [gate.gate for gate in judged.passed],
-            "approvals": [],
+            "approvals": self._approvals(judged),
             "refusal": self._refusal(judged),
             "queue": self._queue(),
             "changes": bool(moves or changed),
@@ -83,6 +83,12 @@ class _Prospect:
 
     def _judged(self) -> Judgement:
         return gates.judge(asked_of(self.draft, self.facts.at), self.facts)
+
+    def _approvals(self, judged: Judgement) -> list[str]:
+        """Who would have to agree, in words; nobody where that gate is passed."""
+        if any(gate.gate == gates.APPROVAL for gate in judged.passed):
+            return []
+        return [approval.told(rule) for rule in self.draft.order.approvals]
 
     def _targets(self) -> list[dict[str, Any]]:
         draft = self.draft

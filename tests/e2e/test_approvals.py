@@ -1,0 +1,120 @@
+"""Approvals at the door: commands, exit codes, restarts, and names nobody gets around."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.rig.ledger import Ledger
+from tests.rig.process import until
+from tests.rig.serve import Finished, Rig
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("approvals")
+    rule = {"name": "release", "quorum": 2, "expires": "24h", "unknown_requester": "allow"}
+    config = {
+        "environments": {"staging": {"tier": "staging", "concurrency": 5, "approvals": [rule]}},
+        "applications": {
+            "shop": Ledger(folder).application(),
+            "mail": Ledger(folder).application(("a", "b")),
+        },
+    }
+    with Rig(folder, f"sqlite:///{folder / 'manent.db'}", config) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def tokens(rig: Rig) -> dict[str, str]:
+    """A token for each of two people who may approve."""
+    made = {}
+    for name in ("bob", "eve"):
+        given = ["token", "create", name, "--role", "approver", "--kind", "person"]
+        made[name] = rig.server_cli(given, check=True).stdout.strip()
+    return made
+
+
+def run(rig: Rig, *arguments: str, token: str | None = None, code: int = 0) -> Finished:
+    environ = {"MANENT_TOKEN": token} if token is not None else {}
+    ended = rig.cli(list(arguments), environ=environ)
+    assert ended.returncode == code, (ended.stdout, ended.stderr)
+    return ended
+
+
+def waiting(rig: Rig, deploy: str) -> dict[str, Any]:
+    """What a deploy asks, as soon as it asks."""
+
+    def ask() -> dict[str, Any] | None:
+        items = rig.get("/approvals", deploy=deploy, state="waiting")["items"]
+        return items[0] if items else None
+
+    return until(ask, what=f"{deploy} asks", limit=20) or {}
+
+
+def test_votes_outlive_a_crash_and_the_last_one_starts_what_waits(
+    rig: Rig, tokens: dict[str, str]
+) -> None:
+    """B75: one waits with one of two votes, one with several targets with none: both go on."""
+    asked = ["deploy", "shop", "staging", "1", "--no-wait-approval", "-o", "json"]
+    first = run(rig, *asked, code=8)
+    shop = json.loads(first.stdout)["id"]
+    assert f"manent approve {shop}" in first.stderr
+    mail = rig.deploy("2", application="mail")["id"]
+    waiting(rig, shop), waiting(rig, mail)
+    said = run(rig, "approve", shop, token=tokens["bob"])
+    assert "still missing: 1 more" in said.stderr
+    rig.kill()
+    rig.start()
+    for deploy, count in ((shop, 1), (mail, 0)):
+        found = waiting(rig, deploy)
+        assert len(found["votes"]) == count
+        assert rig.get(f"/deploys/{deploy}")["phase"] == "awaiting_approval"
+    assert rig.ledger.runs() == []
+    again = run(rig, "approve", shop, token=tokens["bob"])
+    assert "already recorded" in again.stderr
+    run(
+        rig, "approve", f"shop/staging#{rig.get(f'/deploys/{shop}')['number']}", token=tokens["eve"]
+    )
+    assert rig.ended(shop)["outcome"] == "deployed"
+    for name in ("bob", "eve"):
+        run(rig, "approve", waiting(rig, mail)["id"], token=tokens[name])
+    ended = rig.ended(mail)
+    assert (ended["outcome"], ended["approval"]["stage"]) == ("deployed", "given")
+    assert {run.target for run in rig.ledger.runs(deploy=mail, hook="deploy")} == {"a", "b"}
+
+
+def test_a_rejection_ends_it_and_the_codes_say_so(rig: Rig, tokens: dict[str, str]) -> None:
+    """B80, B149: rejected is 5, no say in it is 4 with the reason, a missing comment is 2."""
+    deploy = rig.deploy("3")["id"]
+    asked = waiting(rig, deploy)
+    denied = run(rig, "approve", deploy, code=4)
+    assert "asked for it" in denied.stderr or "lacks the right" in denied.stderr
+    run(rig, "reject", deploy, token=tokens["bob"], code=2)
+    listed = json.loads(run(rig, "approvals", "-o", "json", token=tokens["bob"]).stdout)
+    assert [(one["id"], one["may_decide"]) for one in listed["items"]] == [(asked["id"], True)]
+    run(rig, "reject", deploy, "--comment", "not on a friday", token=tokens["bob"])
+    ended = run(rig, "wait", deploy, code=5)
+    assert "rejected by bob under rule release: not on a friday" in ended.stderr
+    late = run(rig, "approve", asked["id"], token=tokens["eve"], code=5)
+    assert "has ended" in late.stderr
+    types = [event["type"] for event in rig.get("/events", after=0, limit=500)["items"]]
+    assert {"approval.requested", "approval.decided"} <= set(types)
+
+
+@pytest.mark.parametrize(
+    "name", ["STAGING", "Staging", "staging ", "\uff53taging", "stagin\u0301g", "stag\u0456ng"]
+)
+def test_no_spelling_of_a_name_gets_around_its_approval(rig: Rig, name: str) -> None:
+    """B110: the same environment, which asks, or none at all."""
+    body = {"application": "shop", "environment": name, "version": "4"}
+    answer = rig.http("POST", "/deploys", json=body)
+    if answer.status_code == 202:
+        found = answer.json()
+        assert (found["environment"], found["state"]) == ("staging", "DELAYED")
+        assert found["approval"]["stage"] == "resolving"
+    else:
+        assert answer.status_code in (404, 422), answer.text
