@@ -1,7 +1,8 @@
 """`make bench [BENCH_JSON=file]`: all figures in one run, a table and a JSON file.
 
 `python -m bench --quick` measures little, to see that it works; `--only NAME` (more than once)
-measures some: deploys, throughput, hook, lines, start, idle, restart, takeover, pending.
+measures some: deploys, throughput, hook, lines, start, idle, waiting, restart,
+takeover, pending.
 """
 
 import argparse
@@ -14,7 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import deploys, history, hooks, idle, lines, machine, report, restart, starts, takeover
+from bench import (
+    deploys,
+    history,
+    hooks,
+    idle,
+    lines,
+    machine,
+    report,
+    restart,
+    starts,
+    takeover,
+    waiting,
+)
 from bench.report import Figure
 from bench.sides import Bare, Ours
 from bench.size import QUICK, Size
@@ -32,6 +45,7 @@ PARTS: Mapping[str, Part] = {
     "start": lambda ours, _, folder, size: starts.of_the_client(ours, folder / "cli", size),
     "lines": lambda ours, _, __, size: lines.kept_and_discarded(ours, size),
     "idle": lambda ours, bare, _, size: idle.of_both(ours, bare, size),
+    "waiting": lambda ours, _, __, size: waiting.for_approval(ours, size),
     "restart": lambda ours, _, __, size: restart.of_a_killed_worker(ours, size),
     "pending": lambda _, __, folder, size: takeover.of_many_deploys(folder / "p", _DURABLE, size),
     "takeover": lambda ours, _, __, size: takeover.of_killed_workers(ours, size),

@@ -17,13 +17,17 @@ def configuration(marks: Path, *, lines: int) -> dict[str, Any]:
         "recovery": None,
         "dbos": None,
         "worker": None,
-        "environments": {name: {"tier": "staging"} for name in (*places, "other")},
+        "environments": {
+            **{name: {"tier": "staging"} for name in (*places, "other")},
+            "asked": {"tier": "staging", "approvals": [{"name": "release"}]},
+        },
         "applications": {
             "shop": None,
             "billing": None,
             "noop": _application(marks, places, _TWO_STEPS),
             "kept": _application(marks, ["other"], lines=lines),
             "discarded": _application(marks, ["other"], lines=lines, keep=False),
+            "asked": _application(marks, ["asked"]),
             "sleeper": _application(marks, ["other"], sleep=SLEEP),
         },
     }

@@ -1,10 +1,17 @@
 """All checkers."""
 
-from tests.chaos import checkers_hooks, checkers_rows, checkers_time, checkers_words
+from tests.chaos import (
+    checkers_approvals,
+    checkers_hooks,
+    checkers_rows,
+    checkers_time,
+    checkers_words,
+)
 from tests.chaos.checker import Checker, Violation
 from tests.chaos.history import History
 
 CHECKERS: tuple[Checker, ...] = (
+    *checkers_approvals.CHECKERS,
     *checkers_hooks.CHECKERS,
     *checkers_rows.CHECKERS,
     *checkers_time.CHECKERS,

@@ -22,7 +22,8 @@ _LEFT_OUT = ("order_body", "prepared", "links", "changes", "warnings", "log_next
              "heartbeat_at", "running")  # fmt: skip
 _WATCHED: dict[str, tuple[str, ...]] = {
     "deploys": ("state", "phase", "outcome", "epoch", "executor", "incarnation", "dispatch",
-                "ticket", "cancel_requested_at", "pass_number", "blocked", "ended_at"),
+                "ticket", "cancel_requested_at", "pass_number", "blocked", "ended_at",
+                "approval", "approval_digest", "handed_out_at"),
     "steps": ("state", "ended_at", "failures"),
     "attempts": ("ended_at", "result"),
     "slots": ("deploy",),
@@ -30,6 +31,8 @@ _WATCHED: dict[str, tuple[str, ...]] = {
     "leases": ("holder", "token"),
     "inventory": ("version", "state", "deploy"),
     "schedules": ("deleted_at",),
+    "approvals": ("state", "digest"),
+    "votes": ("approval", "identity", "decision", "comment", "digest"),
     "schedule_runs": ("result", "deploy"),
 }  # fmt: skip
 _MARK = tuple(Mark.__dataclass_fields__)

@@ -20,6 +20,12 @@ def test_a_good_history_passes() -> None:
     assert checkers.check(good().history) == []
 
 
+def test_what_two_have_approved_may_begin() -> None:
+    story = good()
+    _approval(story, "ann", "bob")
+    assert complaints(story) == set()
+
+
 def another_deploy_beside(story: Story) -> None:
     story.epoch()
     story.mark("start", 1.5, "three", "deploy")
@@ -242,7 +248,57 @@ def left_under_a_claimed_start(story: Story) -> None:
     story.close("three", 61.0, "ERROR", outcome="failed")
 
 
+def _approval(story: Story, *votes: str, digest: str = "d", acts: bool = True) -> None:
+    """A deploy that had to be approved by two, what was said to it, and that it begins."""
+    body = {"quorum": 2}
+    story.row("approvals", 41.0, id="a", deploy="p", rule="r", digest="d", state="approved",
+              body=body)  # fmt: skip
+    for who in votes:
+        decision = "reject" if who == "no" else "approve"
+        story.row("votes", 42.0, id=f"v-{who}", approval="a", identity=who, decision=decision,
+                  comment=None, digest="d")  # fmt: skip
+    if acts:
+        story.deploy_row("p", 43.0, "SUCCESS", approval="given", executor="w2",
+                         approval_digest=digest,
+                         handed_out_at=43.0, outcome="deployed", ended_at=44.0)  # fmt: skip
+
+
+def begun_with_one_of_two(story: Story) -> None:
+    _approval(story, "ann")
+
+
+def begun_with_what_nobody_approved(story: Story) -> None:
+    _approval(story, "ann", "bob", digest="another")
+
+
+def a_decision_that_changes(story: Story) -> None:
+    _approval(story, "ann", "bob", acts=False)
+    story.row("votes", 45.0, id="v-ann", approval="a", identity="ann", decision="reject",
+              comment=None, digest="d")  # fmt: skip
+
+
+def a_decision_that_goes(story: Story) -> None:
+    _approval(story, "ann", acts=False)
+    story.row("votes", 45.0, is_deletion=True, id="v-ann", approval="a", identity="ann",
+              decision="approve", comment=None, digest="d")  # fmt: skip
+
+
+def an_answered_decision_that_is_not_there(story: Story) -> None:
+    about = {"approval": "a", "by": "ann", "decision": "approve"}
+    story.history.calls.append(Call(9, "ann", "decide", 41.0, 42.0, 200, about=about))
+
+
+def begun_though_rejected(story: Story) -> None:
+    _approval(story, "ann", "bob", "no")
+
+
 SPOILT: dict[Spoil, str] = {
+    begun_with_one_of_two: "I9",
+    begun_with_what_nobody_approved: "I9",
+    a_decision_that_changes: "I8",
+    a_decision_that_goes: "I8",
+    an_answered_decision_that_is_not_there: "I8",
+    begun_though_rejected: "I8",
     another_deploy_beside: "I1",
     another_epoch_beside: "I1",
     two_hooks_on_one_target: "I1",
