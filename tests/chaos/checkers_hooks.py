@@ -130,14 +130,20 @@ def nothing_begins_after_a_cancel(history: History) -> Iterator[str]:
 
 @checker("I19")
 def nothing_of_an_earlier_owner_lives(history: History) -> Iterator[str]:
-    """When an epoch begins a hook, nothing of an earlier one is alive there: also grandchildren."""
+    """When a hook begins, nothing of an earlier owner or attempt is alive: also grandchildren."""
     found = [run for run in runs(history.ledger) if not _is_service(run, history)]
     for one, other in _meeting(found):
-        early, late = sorted((one, other), key=lambda run: run.first.epoch)
+        early, late = sorted((one, other), key=lambda run: (run.first.epoch, run.first.attempt))
         is_other = early.place == late.place and early.first.epoch < late.first.epoch
-        if is_other and early.last.at > late.first.at:
+        if (is_other or _is_next(early, late)) and early.last.at > late.first.at:
             seconds = early.last.at - late.first.at
             yield f"{_name(early)} was seen {seconds:.2f} s into {_name(late)}"
+
+
+def _is_next(early: Run, late: Run) -> bool:
+    """Whether one is a later attempt of the other's step in the same epoch."""
+    is_same = early.owner == late.owner and early.step == late.step
+    return is_same and early.first.attempt < late.first.attempt
 
 
 def _hooks(history: History) -> list[Run]:

@@ -38,12 +38,15 @@ class Watcher:
         self._path = stage.folder / "ledger.jsonl"
         self._seen = 0
         self._last: dict[str, Mark] = {}
+        self._children: set[str] = set()
 
     def running(self) -> list[Mark]:
         """The last lines of hooks that are alive."""
         fresh, self._seen = tail(self._path, self._seen)
+        self._children |= {mark.run for mark in fresh if mark.event == "child"}
         for mark in fresh:
-            self._last[mark.run] = mark
+            if mark.run not in self._children:  # what a hook has left is no hook
+                self._last[mark.run] = mark
         since = now() - _FRESH
         self._last = {run: mark for run, mark in self._last.items() if mark.at > since}
         return [mark for mark in self._last.values() if mark.event in ("start", "tick")]

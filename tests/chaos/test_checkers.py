@@ -241,6 +241,12 @@ def one_deploy_for_two_instants(story: Story) -> None:
     _instants(story, ("12:01", "one"), ("12:02", "one"))
 
 
+def a_grandchild_beside_the_next_attempt(story: Story) -> None:
+    story.mark("start", 10.2, "two", "deploy", attempt=0, run="x")
+    story.mark("child", 10.3, "two", "deploy", attempt=0, run="y")
+    story.mark("tick", 11.5, "two", "deploy", attempt=0, run="y")
+
+
 def left_under_a_claimed_start(story: Story) -> None:
     story.row("executors", 18.0, id="w1", incarnation="i1", recovered_by="w2")
     story.deploy_row("three", 19.0, "PENDING")
@@ -315,6 +321,7 @@ SPOILT: dict[Spoil, str] = {
     an_attempt_twice: "I4",
     no_end: "I5",
     left_under_a_claimed_start: "I5",
+    a_grandchild_beside_the_next_attempt: "I19",
     accepted_and_gone: "I5",
     an_end_that_changes: "I5",
     one_key_two_deploys: "I6",
