@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests import audit
 from tests.rig import unsteady
 
 ROOT = Path(__file__).parents[1]
@@ -78,10 +79,19 @@ def main(arguments: Sequence[str]) -> int:
             return run_tests(_SOAK)
         case []:
             _mention_missing()
-            return run_tests(everything())
+            return _audited(lambda: run_tests(everything()))
         case other:
             _say(f"unknown: {' '.join(other)}; one of check, unit, soak or nothing")
             return 2
+
+
+def _audited(run: Callable[[], int]) -> int:
+    """Ask for weaknesses of the dependencies meanwhile: the answer may take long, or not come."""
+    asked = audit.begin()
+    code = run()
+    verdict = audit.end(asked)
+    _say(verdict.words)
+    return code or int(verdict.is_bad)
 
 
 def _mention_missing() -> None:

@@ -127,7 +127,8 @@ def _bare(
 
 
 def _wrap(app: FastAPI, redactor: Redactor | None) -> None:
-    app.add_middleware(Envelope, metrics=app.state.metrics, redactor=redactor or Redactor())
+    app.state.redactor = redactor or Redactor()
+    app.add_middleware(Envelope, metrics=app.state.metrics, redactor=app.state.redactor)
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

@@ -18,6 +18,7 @@ from manent_server.api import validation
 from manent_server.api.body import read_object
 from manent_server.api.problem import HttpRefusal, refusal
 from manent_server.domain.errors import Invalid, Malformed, NotFound
+from manent_server.observability.redaction import Redactor
 
 RIGHT = "x-right"
 PUBLIC = "public"
@@ -28,6 +29,7 @@ PREFIX = "/api/v1"
 BODY_SECONDS = 30.0
 # How much of a body that is too large is thrown away, so that the sender gets to read the answer.
 DRAIN_BYTES = 64 * 2**20
+_PROSE = frozenset({"reason", "comment", "links", "changes"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -133,7 +135,7 @@ async def _read(request: Request, *, may_lack_body: bool) -> ReadRequest:
     raw = await _bytes(request, request.app.state.body_limit)
     if raw.strip():
         _check_content_type(request)
-        parsed = read_object(raw)
+        parsed = _without_secrets(read_object(raw), request.app.state.redactor)
     elif may_lack_body:
         raw, parsed = b"", {}
     else:
@@ -145,6 +147,12 @@ async def _read(request: Request, *, may_lack_body: bool) -> ReadRequest:
     read = ReadRequest(request.scope, replay)
     read.parsed = parsed
     return read
+
+
+def _without_secrets(parsed: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """What people write is stored and told to many: no secret that is known here goes with it."""
+    told = {name: redactor.redact_value(parsed[name]) for name in _PROSE & parsed.keys()}
+    return {**parsed, **told}
 
 
 async def _bytes(request: Request, limit: int) -> bytes:

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manent_server.domain.errors import NotSignedIn
+from manent_server.domain.secret import Secret
 from manent_server.usecases.requests import Visit
 
 PUBLIC = frozenset({"/livez", "/readyz", "/api/v1/auth/providers", "/api/v1/auth/sessions"})
@@ -43,7 +44,7 @@ class SignIn:
             scope.setdefault("state", {})["visit"] = visit
             if not is_public(scope["path"]):
                 token = _token(headers)
-                authenticate = partial(self._authenticate, token, visit=visit)
+                authenticate = partial(self._authenticate, token.reveal(), visit=visit)
                 caller = await anyio.to_thread.run_sync(authenticate)
                 scope["state"].update(caller=caller, token=token)
         await self._app(scope, receive, send)
@@ -56,7 +57,7 @@ def _visit(scope: Scope, headers: Headers) -> Visit:
     return Visit("cli" if is_cli else "api", client[0] if client else None)
 
 
-def _token(headers: Headers) -> str:
+def _token(headers: Headers) -> Secret:
     given = headers.getlist("authorization")
     found = _BEARER.fullmatch(given[0].strip()) if len(given) == 1 else None
     if found is None:
@@ -64,4 +65,4 @@ def _token(headers: Headers) -> str:
             "the request carries no bearer token",
             next="send the header Authorization: Bearer TOKEN",
         )
-    return found[1]
+    return Secret(found[1])

@@ -163,7 +163,9 @@ class Stream(ABC):
         if is_same and now - self._signed_in_at < self._shared.sign_in_again:
             return
         caller = await self.thread(
-            lambda _: self._asked.calls.authenticate(self._whole, self._token, visit=self._visit)
+            lambda _: self._asked.calls.authenticate(
+                self._whole, self._token.reveal(), visit=self._visit
+            )
         )
         caller.demand_somewhere(READ)
         self._asked = replace(self._asked, desk=self._whole.seen_by(caller), caller=caller)

@@ -2,17 +2,18 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from manent_server import settings as configuration
 from manent_server.domain.errors import ConfigurationError, ManentError, Unavailable
+from manent_server.domain.secret import Secret
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.version import build
 from manent_server.observability import log
 from manent_server.observability.metrics import Metrics
-from manent_server.observability.redaction import MIN_LENGTH, Redactor
+from manent_server.observability.redaction import MIN_LENGTH, Redactor, names_a_secret
 from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
 from manent_server.settings import Settings, fill
@@ -84,7 +85,7 @@ class House:
 
     settings: Settings
     host: Host
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     engines: Engines
     store: Store
     dispatcher: Dispatcher
@@ -153,10 +154,7 @@ def open_house(path: Path, environ: Mapping[str, str]) -> House:
     """
     settings, host = read(path, environ)
     engines = connect_to(settings, settings.database.pool)
-    redactor = Redactor()
-    password = engines.ours.url.password
-    if password is not None and len(password) >= MIN_LENGTH:
-        redactor.add([password])
+    redactor = Redactor(_known_secrets(environ, engines.ours.url.password))
     log.configure(settings.server.log.level, settings.server.log.format, redactor)
     store = Store(engines)
     stale_after = settings.recovery.stale_after
@@ -174,10 +172,21 @@ def open_house(path: Path, environ: Mapping[str, str]) -> House:
     )
 
 
+def _known_secrets(environ: Mapping[str, str], password: str | None) -> list[Secret]:
+    """What must not be shown from the first line of the log on.
+
+    Variables whose names say so are secrets, whoever reads them: a `${NAME}` in manent.yml, a hook,
+    a library. What `secret://` names is learned when it is read.
+    """
+    found = [value for name, value in environ.items() if names_a_secret(name)]
+    found += [password] if password is not None else []
+    return [Secret(value) for value in found if len(value.strip()) >= MIN_LENGTH]
+
+
 def connect_to(settings: Settings, pool: int) -> Engines:
     """Engines of their own for the configured database, with at most `pool` connections."""
     return connect(
-        settings.database.url,
+        settings.database.url.reveal(),
         pool=pool,
         stale_after=settings.recovery.stale_after,
         folder=settings.path.absolute().parent,

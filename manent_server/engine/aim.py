@@ -10,6 +10,7 @@ from typing import Any
 
 from manent_server.domain.errors import ManentError
 from manent_server.domain.plan import Step
+from manent_server.domain.secret import Secret
 from manent_server.engine.run import Run
 from manent_server.settings.fill import CONFIG_PREFIX, fill, is_template
 from manent_server.store.work import StepRow
@@ -64,7 +65,7 @@ class Handed:
 
 def context(
     run: Run, step: Step, aim: Aim, handed: Handed, rows: Mapping[str, StepRow]
-) -> tuple[dict[str, Any], frozenset[str]]:
+) -> tuple[dict[str, Any], frozenset[Secret]]:
     """The context as JSON, secrets resolved, and the secret values that are in it.
 
     Raises:

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from manent_server.domain.errors import Invalid
+from manent_server.domain.secret import MASK, Secret
 from manent_server.observability import forms
 
-MASK = "***"
 # Shorter values occur by chance everywhere; masking them would hide more than it protects.
 MIN_LENGTH = 4
 _NOTHING = re.compile(r"(?!)")
@@ -32,10 +32,15 @@ _SECRET_KEY = re.compile(
 )
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether what stands under such a name is a secret, by its last word."""
+    return _SECRET_KEY.search(name) is not None
+
+
 class Redactor:
     """Knows secret values and takes them out of text. Safe to use from any thread."""
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    def __init__(self, values: Iterable[str | Secret] = ()) -> None:
         self._adding = threading.Lock()
         self._values: frozenset[str] = frozenset()
         self._forms: tuple[str, ...] = ()
@@ -43,14 +48,16 @@ class Redactor:
         self._pattern = _NOTHING
         self.add(values)
 
-    def add(self, values: Iterable[str]) -> None:
+    def add(self, values: Iterable[str | Secret]) -> None:
         """Learn values.
 
         Raises:
             Invalid: One is shorter than 4 characters: it could not be kept out of a log
                 without hiding half of it. None of the values was learned then.
         """
-        wanted = frozenset(values)
+        wanted = frozenset(
+            value.reveal() if isinstance(value, Secret) else value for value in values
+        )
         if any(len(value.strip()) < MIN_LENGTH for value in wanted):
             raise Invalid(
                 f"a secret is too short: it has fewer than {MIN_LENGTH} characters",

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 VERSION: Final = 1
@@ -29,9 +30,15 @@ class Nonsense(ValueError):
     """A line that is not a message of this protocol."""
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """One line; plain ASCII, so that no text can break the framing."""
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+def encode(message: dict[str, Any], *, default: Callable[[Any], Any] | None = None) -> bytes:
+    """One line; plain ASCII, so that no text can break the framing.
+
+    Args:
+        message: What is said.
+        default: What stands for a value JSON does not know; without it such a one is an error.
+    """
+    text = json.dumps(message, separators=(",", ":"), allow_nan=False, default=default)
+    return text.encode() + b"\n"
 
 
 def encode_with_text(message: dict[str, Any], text: str) -> bytes:

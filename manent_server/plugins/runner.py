@@ -6,11 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from manent_server.domain.secret import Secret
 from manent_server.plugins import launch, protocol
 from manent_server.plugins.call import GuardCall
 from manent_server.plugins.events import Event, events_of, one_by_one
@@ -32,7 +33,7 @@ class HookCall:
         attempt_id: Its id, unique for ever.
         plugin: Name of the plugin.
         hook: Name of the hook.
-        context: All fields of `sdk.Context` as JSON, secrets resolved.
+        context: All fields of `sdk.Context` as JSON, its secrets as such.
         timeout: How long the hook may take.
         kill_grace: How long it may take to end after SIGTERM.
         lease_until: CLOCK_BOOTTIME second at which the lease ends; None for no end.
@@ -43,7 +44,7 @@ class HookCall:
     attempt_id: str
     plugin: str
     hook: str
-    context: Mapping[str, Any]
+    context: Mapping[str, Any] = field(repr=False)
     timeout: timedelta
     kill_grace: timedelta
     lease_until: float | None
@@ -289,16 +290,22 @@ def _not_started(message: str) -> HookEnd:
 
 
 def _hook_line(call: HookCall) -> bytes:
-    return protocol.encode(
-        {
-            "type": "call",
-            "protocol": protocol.VERSION,
-            "hook": call.hook,
-            "attempt": call.attempt_id,
-            "lease_until": call.lease_until,
-            "context": dict(call.context),
-        }
-    )
+    message = {
+        "type": "call",
+        "protocol": protocol.VERSION,
+        "hook": call.hook,
+        "attempt": call.attempt_id,
+        "lease_until": call.lease_until,
+        "context": dict(call.context),
+    }
+    return protocol.encode(message, default=_revealed)
+
+
+def _revealed(value: object) -> str:
+    """The one place where secrets leave this process, for the hook they are meant for."""
+    if isinstance(value, Secret):
+        return value.reveal()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _one_by_one(on_event: Callable[[Event], None] | None) -> Callable[[Sequence[Event]], None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manent_server.domain import duration
+from manent_server.domain.secret import Secret
 from manent_server.settings.values import Database, Settings
 
 # Where the files lie and who reads them, which is no part of what they mean.
@@ -49,6 +50,8 @@ def _plain(value: Any, folder: Path) -> Any:
 
 
 def _leaf(value: Any, folder: Path) -> Any:
+    if isinstance(value, Secret):
+        return value.reveal()
     if isinstance(value, timedelta):
         return duration.show(value)
     if isinstance(value, Path):

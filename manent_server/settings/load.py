@@ -8,6 +8,7 @@ from typing import Any
 
 from manent_server.domain import promotion
 from manent_server.domain.rules import Rules
+from manent_server.domain.secret import Secret
 from manent_server.settings import checks, database_url, files, stage
 from manent_server.settings.digest import digest
 from manent_server.settings.files import Files
@@ -146,7 +147,7 @@ def _database(values: Mapping[str, Any], root: Table) -> Database:
         section = root.table("database")
         written = section.get("url") if section else None
         shown = written.text if isinstance(written, Scalar) else "sqlite:///manent.db"
-    return Database(**values, shown=shown)
+    return Database(url=Secret(values["url"]), pool=values["pool"], shown=shown)
 
 
 def _environments(values: Mapping[str, Any]) -> dict[str, Environment]:

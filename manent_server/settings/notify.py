@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from manent_server.domain import events, names
 from manent_server.domain.notice import PLUGINS, matches
+from manent_server.domain.secret import Secret
 from manent_server.settings import checks, values
 from manent_server.settings.kinds import Choice, Duration, Name, Number, Text
 from manent_server.settings.node import Listing, Node, Table
@@ -60,6 +61,10 @@ def allowed(text: str) -> str:
     if ipaddress.ip_network(network).is_multicast:
         raise ValueError("must not be a multicast network")
     return network
+
+
+def _webhook(*, url: str, secret: tuple[str, ...], **more: Any) -> values.Webhook:
+    return values.Webhook(url=Secret(url), secret=tuple(Secret(each) for each in secret), **more)
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ _WEBHOOK = Section(
         Key("timeout", Duration(), "10s", "for one try in all"),
         Key("retry", _RETRY, SECTION, "how it is tried again"),
     ),
-    values.Webhook,
+    _webhook,
 )
 
 NOTIFY: Final = Key("notify", Sinks(_WEBHOOK, "sink"), "{}", "who is told what happens, by name")

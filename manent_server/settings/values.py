@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from manent_server.domain.access import Grant
 from manent_server.domain.rules import Rules
+from manent_server.domain.secret import Secret
 from manent_server.settings.node import Table
 
 
@@ -61,7 +62,7 @@ class Server:
 class Database:
     """The one database; `shown` is the URL without its password."""
 
-    url: str = field(repr=False)
+    url: Secret
     pool: int
     shown: str = ""
 
@@ -138,8 +139,8 @@ class Webhook:
     """A receiver of events; its address may hold a token, `secret` may be one or name one."""
 
     plugin: Literal["webhook"]
-    url: str = field(repr=False)
-    secret: tuple[str, ...] = field(repr=False)
+    url: Secret
+    secret: tuple[Secret, ...]
     events: tuple[str, ...]
     applications: tuple[str, ...]
     environments: tuple[str, ...]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manent_server.domain.errors import ManentError
+from manent_server.domain.secret import Secret
 from manent_server.sources.files import open_regular
 
 PREFIX = "secret://"
@@ -74,22 +75,22 @@ class Secrets:
         self._environ = environ
         self._root = root
 
-    def resolve(self, reference: str) -> str:
+    def resolve(self, reference: str) -> Secret:
         """The value `reference` names."""
         store, name = _parts(reference)
         if store == "env":
-            return _usable(reference, self._from_environment(name))
-        return _usable(reference, self._from_file(reference, name))
+            return Secret(_usable(reference, self._from_environment(name)))
+        return Secret(_usable(reference, self._from_file(reference, name)))
 
-    def fill(self, options: Any) -> tuple[Any, frozenset[str]]:
+    def fill(self, options: Any) -> tuple[Any, frozenset[Secret]]:
         """`options` with every reference replaced, and the values that were put in.
 
         Only a text that is a reference as a whole is replaced, at any depth; keys never are.
         """
-        values: set[str] = set()
+        values: set[Secret] = set()
         return self._filled(options, values), frozenset(values)
 
-    def _filled(self, value: Any, values: set[str]) -> Any:
+    def _filled(self, value: Any, values: set[Secret]) -> Any:
         if isinstance(value, str) and value.startswith(PREFIX):
             secret = self.resolve(value)
             values.add(secret)

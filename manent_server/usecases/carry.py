@@ -61,7 +61,7 @@ class Webhooks:
             content = self._content(notice)
             message, moment = notice.event.id, int(at.timestamp())
             headers = webhook.headers(keys, message=message, timestamp=moment, content=content)
-            answer = self._egress.post(self._hook.url, headers=headers, content=content)
+            answer = self._egress.post(self._hook.url.reveal(), headers=headers, content=content)
         except Unreached as error:
             return Receipt(None, self._redactor.redact(str(error)))
         except ManentError as error:
@@ -71,9 +71,10 @@ class Webhooks:
         return Receipt(answer.status, retry_after=answer.retry_after)
 
     def _keys(self) -> list[bytes]:
+        given = [each.reveal() for each in self._hook.secret]
         found = [
-            self._secrets.resolve(each) if each.startswith(PREFIX) else each
-            for each in self._hook.secret
+            self._secrets.resolve(each).reveal() if each.startswith(PREFIX) else each
+            for each in given
         ]
         # An address may be a secret too: whoever knows it may post there.
         self._redactor.add([*found, *(each.removeprefix(webhook.PREFIX) for each in found)])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from manent_server.domain.secret import Secret
 from manent_server.observability.redaction import Redactor
 from manent_server.plugins import discovery
 from manent_server.plugins.host import Host, Plugin
@@ -15,6 +16,8 @@ from manent_server.usecases.carry import carriers
 from manent_server.usecases.deliver import Carrier, Courier
 from tests.integration.core.test_notices import HOOK, states, tell
 from tests.rig.core import Core
+
+NOWHERE = Secret("secret://env/NOT_THERE")
 
 
 class Listener:
@@ -78,7 +81,7 @@ def test_a_plugin_that_fails_is_counted_and_matters_to_nobody(
 
 def test_a_sink_without_its_secret_says_so_and_is_tried_again(core: Core):
     """B108: an error names the secret, never its value or the token in the address."""
-    hook = replace(HOOK, url="https://h.example/hunter22", secret=("secret://env/NOT_THERE",))
+    hook = replace(HOOK, url=Secret("https://h.example/hunter22"), secret=(NOWHERE,))
     core.configure(notify={"board": hook})
     carrier = listening(core)
     tell(core)
@@ -90,7 +93,7 @@ def test_a_sink_without_its_secret_says_so_and_is_tried_again(core: Core):
 
 
 def test_a_receiver_inside_is_never_asked(core: Core):
-    core.configure(notify={"board": replace(HOOK, url="http://127.0.0.1:9/hunter22")})
+    core.configure(notify={"board": replace(HOOK, url=Secret("http://127.0.0.1:9/hunter22"))})
     carrier = listening(core)
     tell(core)
     Courier(core.desk, core.store, "board", lambda: carrier("board")).round()

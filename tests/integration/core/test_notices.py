@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import NotAllowed, NotFound
+from manent_server.domain.secret import Secret
 from manent_server.settings.values import NoticeRetry, Webhook
 from manent_server.store import notices as rows
 from manent_server.store import records
@@ -22,18 +23,15 @@ from tests.rig.core import ADMIN, Core, long_ago
 
 HOOK = Webhook(
     plugin="webhook",
-    url="https://hooks.example/in",
-    secret=("whsec_" + "A" * 40,),
+    url=Secret("https://hooks.example/in"),
+    secret=(Secret("whsec_" + "A" * 40),),
     events=("*",),
     applications=(),
     environments=(),
     allow_networks=(),
     timeout=timedelta(seconds=1),
     retry=NoticeRetry(
-        initial=timedelta(seconds=5),
-        factor=3,
-        cap=timedelta(minutes=5),
-        total=timedelta(hours=1),
+        initial=timedelta(seconds=5), factor=3, cap=timedelta(minutes=5), total=timedelta(hours=1)
     ),
 )
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from manent_server.domain.secret import Secret
 from manent_server.plugins.events import Heartbeat, LogLine
 from manent_server.plugins.runner import HookEnd
 from manent_server.settings import ArtifactSource
@@ -45,7 +46,7 @@ def test_a_hook_is_told_what_it_needs(core: Core, hand: Hand):
     assert acting["version"] == "1"
     assert acting["from_version"] == "0"
     assert acting["previous"] == {"version": "0", "outputs": {}}
-    assert acting["options"] == {"token": "s3cr3t-value", "n": [1]}
+    assert acting["options"] == {"token": Secret("s3cr3t-value"), "n": [1]}
     assert acting["idempotency_key"] == f"{deploy}/deploy:web/1"
     assert (acting["attempt"], acting["completed"]) == (1, ["prepare"])
     assert acting["epoch"] == core.deploy(deploy).epoch

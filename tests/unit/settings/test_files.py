@@ -169,7 +169,7 @@ def test_the_newest_change_of_any_file_counts(load: Load, tmp_path: Path) -> Non
 def test_relative_paths_begin_beside_the_first_file(load: Load, tmp_path: Path) -> None:
     found = load({"manent.yml": "include: [sub/a.yml]", "sub/a.yml": "worker: {workdir: w}"})
     assert found.worker.workdir == tmp_path / "w"
-    assert found.database.url == f"sqlite:///{tmp_path}/manent.db"
+    assert found.database.url.reveal() == f"sqlite:///{tmp_path}/manent.db"
     tls = load("server: {tls: {certificate: c.pem, key: /k.pem}}").server.tls
     assert tls is not None
     assert (tls.certificate, tls.key) == (tmp_path / "c.pem", Path("/k.pem"))

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from manent_server.domain.secret import Secret
 from tests.unit.settings.conftest import Errors, Load
 
 SINK = "plugin: webhook, url: https://hooks.example/in, secret: secret://env/S"
@@ -12,7 +13,7 @@ SINK = "plugin: webhook, url: https://hooks.example/in, secret: secret://env/S"
 def test_a_sink_has_defaults(load: Load) -> None:
     hook = load(f"notify: {{board: {{{SINK}}}}}").notify["board"]
 
-    assert (hook.secret, hook.events) == (("secret://env/S",), ("deploy.*",))
+    assert (hook.secret, hook.events) == ((Secret("secret://env/S"),), ("deploy.*",))
     assert (hook.applications, hook.environments, hook.allow_networks) == ((), (), ())
     assert (hook.timeout, hook.retry.total) == (timedelta(seconds=10), timedelta(hours=24))
 
@@ -20,7 +21,7 @@ def test_a_sink_has_defaults(load: Load) -> None:
 def test_a_secret_can_be_exchanged(load: Load) -> None:
     text = SINK.replace("secret://env/S", "[secret://env/NEW, secret://env/OLD]")
     hook = load(f"notify: {{board: {{{text}}}}}").notify["board"]
-    assert hook.secret == ("secret://env/NEW", "secret://env/OLD")
+    assert hook.secret == (Secret("secret://env/NEW"), Secret("secret://env/OLD"))
 
 
 def test_neither_address_nor_secret_is_printed(load: Load) -> None:

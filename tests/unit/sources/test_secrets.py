@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from manent_server.domain.secret import Secret
 from manent_server.sources.secrets import SecretMissing, SecretRefused, Secrets, check
 
 
@@ -14,9 +15,9 @@ def secrets(tmp_path: Path) -> Secrets:
 
 
 def test_the_two_stores_give_their_values(secrets: Secrets, tmp_path: Path) -> None:
-    assert secrets.resolve("secret://env/TOKEN") == "from-env-1"
-    assert secrets.resolve("secret://file/keys/token") == "s3cr3t+/pass w0rd"
-    assert secrets.resolve(f"secret://file/{tmp_path}/keys/token") == "s3cr3t+/pass w0rd"
+    assert secrets.resolve("secret://env/TOKEN").reveal() == "from-env-1"
+    assert secrets.resolve("secret://file/keys/token").reveal() == "s3cr3t+/pass w0rd"
+    assert secrets.resolve(f"secret://file/{tmp_path}/keys/token").reveal() == "s3cr3t+/pass w0rd"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_one_newline_at_the_end_is_not_part_of_a_file_secret(
     secrets: Secrets, tmp_path: Path, content: bytes, value: str
 ) -> None:
     (tmp_path / "s").write_bytes(content)
-    assert secrets.resolve("secret://file/s") == value
+    assert secrets.resolve("secret://file/s").reveal() == value
 
 
 def test_a_secret_mounted_by_links_inside_its_folder_is_read(
@@ -60,7 +61,7 @@ def test_a_secret_mounted_by_links_inside_its_folder_is_read(
     (tmp_path / "mount" / "..data").mkdir(parents=True)
     (tmp_path / "mount" / "..data" / "key").write_text("mounted-value")
     (tmp_path / "mount" / "key").symlink_to("..data/key")
-    assert secrets.resolve("secret://file/mount/key") == "mounted-value"
+    assert secrets.resolve("secret://file/mount/key").reveal() == "mounted-value"
 
 
 @pytest.mark.parametrize("reference", ["secret://env/SHORT", "secret://env/EMPTY"])
@@ -130,16 +131,17 @@ def test_fill_replaces_whole_references_at_any_depth_and_reports_the_values(
         "secret://env/TOKEN": "a key stays",
     }
     filled, values = secrets.fill(options)
+    token, password = Secret("from-env-1"), Secret("s3cr3t+/pass w0rd")
     assert filled == {
-        "environment": {"API": "from-env-1", "MODE": "fast"},
-        "list": [{"deep": ["s3cr3t+/pass w0rd", 1, None, True]}],
+        "environment": {"API": token, "MODE": "fast"},
+        "list": [{"deep": [password, 1, None, True]}],
         "text": "see secret://env/TOKEN",
         "secret://env/TOKEN": "a key stays",
     }
-    assert values == {"from-env-1", "s3cr3t+/pass w0rd"}
+    assert values == {token, password}
     assert options["environment"] == {"API": "secret://env/TOKEN", "MODE": "fast"}
 
 
 def test_a_value_that_looks_like_a_reference_is_not_resolved_again(tmp_path: Path) -> None:
     secrets = Secrets({"A": "secret://env/B", "B": "hidden-value"}, tmp_path)
-    assert secrets.fill({"x": "secret://env/A"})[0] == {"x": "secret://env/B"}
+    assert secrets.fill({"x": "secret://env/A"})[0] == {"x": Secret("secret://env/B")}
