@@ -225,7 +225,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     at = tx.now()
     environment = draft.environment.name
     place = facts.read(tx, environment, [asked_of(draft, at)])
-    draft = pinned(draft, place)
+    draft = _with_changes(tx, pinned(draft, place))
     asks = identify.requester(draft.caller, acts_for=draft.acts_for)
     identify.demand_known(draft.order.approvals, asks, override=draft.override)
     closed = _demand_openable(draft, gates.judge(asked_of(draft, at), place), place.rules).closed
@@ -310,6 +310,14 @@ def pinned(draft: Draft, place: Facts) -> Draft:
     runs = place.runs.get(draft.application, ())
     found = promotion.judge(rule, runs, version=draft.version, sha256=None, at=place.at)
     return replace(draft, sha256=found.run.sha256) if found.run is not None else draft
+
+
+def _with_changes(tx: Transaction, draft: Draft) -> Draft:
+    """A promotion brings the changes of the deploy it comes from: who wrote them has no say."""
+    source = deploys.read(tx, draft.promoted_from) if draft.promoted_from is not None else None
+    if draft.changes is not None or source is None:
+        return draft
+    return replace(draft, changes=source.changes)
 
 
 def asked_of(draft: Draft, at: datetime) -> Asked:

@@ -7,8 +7,7 @@ from typing import Any
 from manent_server.domain import access
 from manent_server.domain import approval as rules
 from manent_server.domain.access import Caller
-from manent_server.domain.approval import Vote, Voter
-from manent_server.domain.awaiting import Ask
+from manent_server.domain.approval import Subject, Vote, Voter
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import approvals, deploys
 from manent_server.store.approvals import Approval
@@ -78,34 +77,43 @@ def approvals_of(desk: Desk, wanted: ApprovalFilter, *, caller: Caller) -> dict[
 def _shown(
     tx: Transaction, desk: Desk, rows: Sequence[Approval], caller: Caller
 ) -> list[dict[str, Any]]:
-    known = {row.deploy: deploys.read(tx, row.deploy) for row in rows}
     said = approvals.votes(tx, [row.id for row in rows])
-    found = []
-    for row in rows:
-        deploy = known[row.deploy]
-        if deploy is not None:
-            sight = _Sight(tx, desk, caller, deploy)
-            found.append(sight.of(row, said.get(row.id, [])))
-    return found
+    sight = _Sight(tx, desk, caller)
+    return [sight.of(row, said.get(row.id, [])) for row in rows]
 
 
 class _Sight:
-    """An approval as one caller sees it."""
+    """Approvals as one caller sees them; what many have in common is read once."""
 
-    def __init__(self, tx: Transaction, desk: Desk, caller: Caller, deploy: Deploy) -> None:
+    def __init__(self, tx: Transaction, desk: Desk, caller: Caller) -> None:
         self._tx = tx
         self._desk = desk
         self._caller = caller
-        self._deploy = deploy
         self._people = approvals.people(tx)
-        self._about = approvals.subject(deploy)
+        self._deploys: dict[str, Deploy] = {}
+        self._live: dict[tuple[str, str], str | None] = {}
+
+    def _deploy(self, row: Approval) -> Deploy:
+        if row.deploy not in self._deploys:
+            found = deploys.read(self._tx, row.deploy)
+            if found is None:
+                raise LookupError(row.deploy)
+            self._deploys[row.deploy] = found
+        return self._deploys[row.deploy]
+
+    def _live_version(self, row: Approval) -> str | None:
+        place = (row.application, row.environment)
+        if place not in self._live:
+            found = lives.read(self._tx, *place)
+            self._live[place] = found.version if found is not None else None
+        return self._live[place]
 
     def of(self, row: Approval, votes: Sequence[Vote]) -> dict[str, Any]:
         """With the rule, what is asked about, what was said and what is lacking."""
-        deploy, rule = self._deploy, row.asks
-        ask = approvals.count(self._tx, deploy, [row])[0]
-        live = lives.read(self._tx, deploy.application, deploy.environment)
-        why_not = self._why_not(row)
+        deploy, rule = self._deploy(row), row.asks
+        about = approvals.subject(deploy)
+        verdict = rules.judge(rule, votes, about, self._people)
+        why_not = self._why_not(row, about)
         return {
             "id": row.id,
             "deploy": deploy.id,
@@ -114,7 +122,7 @@ class _Sight:
             "environment": row.environment,
             "kind": deploy.kind,
             "version": deploy.version,
-            "from_version": live.version if live is not None else None,
+            "from_version": self._live_version(row),
             "requested_by": deploy.requested_by,
             "reason": deploy.reason,
             "not_before": view.instant(deploy.not_before),
@@ -130,8 +138,8 @@ class _Sight:
             "asked_at": view.instant(row.asked_at),
             "expires_at": view.instant(row.expires_at),
             "closed_at": view.instant(row.closed_at),
-            "approvers": list(ask.verdict.approvers),
-            "missing": self._missing(row, ask),
+            "approvers": list(verdict.approvers),
+            "missing": list(verdict.missing) if row.state == approvals.WAITING else [],
             "votes": [_vote(vote) for vote in votes],
             "may_decide": why_not is None,
             "why_not": why_not,
@@ -139,10 +147,7 @@ class _Sight:
             "command": f"manent approve {row.id}",
         }
 
-    def _missing(self, row: Approval, ask: Ask) -> list[str]:
-        return list(ask.verdict.missing) if row.state == approvals.WAITING else []
-
-    def _why_not(self, row: Approval) -> str | None:
+    def _why_not(self, row: Approval, about: Subject) -> str | None:
         """Why the caller has no say in it."""
         caller = self._caller
         if row.state != approvals.WAITING:
@@ -150,7 +155,7 @@ class _Sight:
         if not caller.may(access.APPROVE, row.application, row.environment):
             return "lacks the right approve there"
         voter = Voter(caller.name, caller.login, caller.groups)
-        return rules.why_not(row.asks, voter, self._about, self._people)
+        return rules.why_not(row.asks, voter, about, self._people)
 
 
 def _vote(vote: Vote) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from manent_server.domain.approval import Rule
-from manent_server.domain.errors import ManentError
+from manent_server.domain.errors import ManentError, NotAllowed
 from manent_server.settings import ArtifactSource
 from manent_server.sources.artifacts import ArtifactUnavailable
 from manent_server.store import deploys
@@ -157,13 +157,13 @@ def test_the_rules_of_today_are_taken_on_purpose_alone(core: Core) -> None:
 def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) -> None:
     """B72: redeploy, promotion, rerun and schedule wait; a rollback passes, on record."""
     good_before(core, hand, "1")
-    good_before(core, hand, "2")
+    changes = [{"id": "c1", "author": "eve", "at": "2027-01-01T00:00:00Z"}]
+    hand.run(core.submit(version="2", changes=changes))
     to_production = DeployRequest("shop", "production", "2")
     there = str(submit.submit(core.desk, to_production, caller=ANN)["id"])
     hand.run(there)
     ask(core)
     ask(core, environment="production")
-    old = next(row["id"] for row in core.rows("deploys") if row["version"] == "1")
     scheduled = DeployRequest("shop", "staging", "2", origin="schedule")
     again = DeployRequest("shop", "staging", None, kind="redeploy")
     promotion = PromotionRequest("shop", "staging", "production")
@@ -173,8 +173,11 @@ def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) ->
         promote.promote(core.desk, promotion, caller=ANN),
         rerun.rerun(core.desk, there, RerunRequest("prepare"), caller=ANN),
     ]
-    assert old
     assert [way["phase"] for way in ways] == ["resolving"] * 4
+    resolve(core)
+    for way in ways[1:3]:
+        with pytest.raises(NotAllowed, match="eve wrote one of its changes"):
+            say(core, way["id"], EVE)
     back = roll_back.roll_back(
         core.desk, RollbackRequest("shop", "staging", reason="bad"), caller=ANN
     )
