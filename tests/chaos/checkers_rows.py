@@ -191,9 +191,14 @@ def one_holder_per_lease(history: History) -> Iterator[str]:
 
 @checker("I5")
 def claimed_work_is_put_back(history: History) -> Iterator[str]:
-    """What a claimed start still has is put back soon, whoever held its row meanwhile."""
+    """What a claimed start still has is put back soon, whoever held its row meanwhile.
+
+    Counted from the last start of a worker: without one there is nobody to give it to.
+    """
     claimed: dict[str, float] = {}
+    started: dict[str, float] = {}
     for change in history.of("executors"):
+        started.setdefault(change.row["incarnation"], change.at)
         if change.row.get("recovered_by") is not None:
             claimed.setdefault(change.row["incarnation"], change.at)
     held: dict[str, tuple[str, float]] = {}
@@ -201,7 +206,8 @@ def claimed_work_is_put_back(history: History) -> Iterator[str]:
         row = change.row
         before, since = held.pop(row["id"], (None, 0.0))
         if before is not None and before != row["incarnation"] and before in claimed:
-            seconds = change.at - max(since, claimed[before])
+            starts = [at for at in started.values() if at <= change.at]
+            seconds = change.at - max(since, claimed[before], *starts)
             if seconds > _PUT_BACK:
                 yield f"{row['id']} stayed under a claimed start for {seconds:.0f} s"
         if row["incarnation"] is not None and row["ended_at"] is None:
