@@ -54,6 +54,7 @@ MODULES: Final[Mapping[str, str]] = {
     "resend": "notice",
     "login": "login",
     "auth": "login",
+    "link": "link",
     "context": "context",
     "version": "version",
 }

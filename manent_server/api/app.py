@@ -18,6 +18,7 @@ from manent_server.api import (
     audit,
     deploys,
     events,
+    links,
     logs,
     marks,
     notices,
@@ -26,6 +27,7 @@ from manent_server.api import (
     probes,
     problem,
     schedules,
+    webhooks,
 )
 from manent_server.api.calls import Calls
 from manent_server.api.envelope import Envelope
@@ -48,6 +50,7 @@ ROUTERS = (
     events.router,
     notices.router,
     audit.router,
+    links.router,
     admin.router,
     access.router,
 )
@@ -75,6 +78,9 @@ def create_app(
     app.state.workflow_version = workflow_version
     app.state.watching = Watching(app.state.closing)
     app.state.head = events.Head()
+    app.state.ear = None  # what chats are heard with: given by whoever serves them
+    app.state.hearing = anyio.CapacityLimiter(webhooks.AT_ONCE)
+    app.add_route(webhooks.PATH, webhooks.webhook, methods=["POST"])
     for router in ROUTERS:
         app.router.routes.extend(router.routes)
     app.add_exception_handler(HTTPException, _http_exception)

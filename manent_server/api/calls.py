@@ -26,6 +26,8 @@ from manent_server.usecases import (
 from manent_server.usecases import answer as answering
 from manent_server.usecases import authenticate as authentication
 from manent_server.usecases import executors as registry
+from manent_server.usecases import hear as hearing
+from manent_server.usecases import link as linking
 from manent_server.usecases import mark as marking
 from manent_server.usecases import plan as planning
 from manent_server.usecases import recall as recalling
@@ -87,6 +89,12 @@ class Calls:
     sinks: Call = telling.shown
     resend_all: Call = telling.resend_all
     audit: Call = recalling.recall
+    hear: Call = hearing.hear
+    hear_too_much: Call = hearing.hear_too_much
+    look_link: Call = linking.look
+    link: Call = linking.link
+    links: Call = linking.links
+    unlink: Call = linking.unlink
     executors: Call = registry.executors
     recover: Call = recover.recover
     forget: Call = registry.forget

@@ -24,7 +24,8 @@ own at `{PREFIX}/openapi.json`.
 ## Rules
 
 - Every route wants `Authorization: Bearer TOKEN`, unknown paths too. Public are `/livez` and
-  `/readyz` only. A right is named with each route: the role `viewer` has `read`, `admin` has all.
+  `/readyz` only; `POST /webhooks/NAME` is for chats and believed by what they sign. A right is
+  named with each route: the role `viewer` has `read`, `admin` has all.
 - A body is one JSON object in UTF-8, declared as `application/json`, no larger than
   `server.body_limit`, nested at most {MAX_DEPTH} deep. Unknown fields are refused, and so are
   numbers where text is wanted: a version is quoted.

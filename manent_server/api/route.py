@@ -132,7 +132,7 @@ def _fields(parameters: Any) -> dict[str, bool]:
 
 
 async def _read(request: Request, *, may_lack_body: bool) -> ReadRequest:
-    raw = await _bytes(request, request.app.state.body_limit)
+    raw = await receive(request, request.app.state.body_limit)
     if raw.strip():
         _check_content_type(request)
         parsed = _without_secrets(read_object(raw), request.app.state.redactor)
@@ -155,7 +155,12 @@ def _without_secrets(parsed: dict[str, Any], redactor: Redactor) -> dict[str, An
     return {**parsed, **told}
 
 
-async def _bytes(request: Request, limit: int) -> bytes:
+async def receive(request: Request, limit: int) -> bytes:
+    """The body, if it has at most so many bytes and comes in time.
+
+    Raises:
+        HttpRefusal: It has more, or does not come.
+    """
     declared = request.headers.get("content-length", "0")
     too_large = declared.isdigit() and int(declared) > limit
     if too_large and "expect" in request.headers:  # the sender waits for our word

@@ -1,6 +1,6 @@
 """The worker of a `serve` process, and what is counted there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,19 +12,22 @@ from manent_server.engine.journey import Journey
 from manent_server.engine.runtime import Pools, Runtime
 from manent_server.engine.shop import Caps, Lifeline, Shop
 from manent_server.observability.metrics import ExecutorBeat
+from manent_server.observability.quota import Quota
 from manent_server.plugins.runner import Runner
 from manent_server.recovery.heartbeat import Heartbeat
 from manent_server.recovery.start import Offer, Start
 from manent_server.recovery.watcher import Watcher
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
-from manent_server.sources.secrets import Secrets
 from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store
 from manent_server.usecases import carry, inspect, receivers, sinks
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.hear import Ear
 from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
+from manent_server.worker.fleet import Fleet
+from manent_server.worker.readers import Readers
 
 _LEAST_PATIENCE = timedelta(seconds=1)
 
@@ -102,7 +105,7 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         host=house.host,
         runner=runner,
         artifacts=Artifacts(workdir.parent / "artifacts"),
-        secrets=Secrets(house.environ, settings.path.absolute().parent),
+        secrets=house.secrets,
         redactor=house.redactor,
         metrics=house.metrics,
         caps=Caps(
@@ -119,11 +122,19 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
     )
 
 
-def couriers(house: House, desk: Desk, holder: str) -> Couriers:
-    """Those who tell this installation's sinks, in the name of one process."""
-    secrets = Secrets(house.environ, house.settings.path.absolute().parent)
-    carrier = carry.carriers(desk, secrets, house.redactor)
-    return Couriers(desk, holder, carrier, lasts=lease_length(house.settings))
+def couriers(house: House, desk: Desk, holder: str) -> Sequence[Fleet]:
+    """Those who tell this installation's sinks and read its chats, in the name of one process."""
+    carrier = carry.carriers(desk, house.secrets, house.redactor)
+    lasts = lease_length(house.settings)
+    return (
+        Couriers(desk, holder, carrier, lasts=lasts),
+        Readers(desk, holder, house.chats, lasts=lasts),
+    )
+
+
+def ear(house: House) -> Ear:
+    """What one process hears chats with."""
+    return Ear(house.chats, Quota())
 
 
 def lease_length(settings: Settings) -> timedelta:

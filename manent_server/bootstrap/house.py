@@ -19,11 +19,13 @@ from manent_server.plugins.host import Host
 from manent_server.settings import Settings, fill
 from manent_server.settings.reload import reload
 from manent_server.sources import secrets
+from manent_server.sources.secrets import Secrets
 from manent_server.store.engine import Engines, connect
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Store
 from manent_server.usecases import policy, sinks
 from manent_server.usecases.admit import Admission
+from manent_server.usecases.chats import Chats
 from manent_server.usecases.desk import Desk
 
 _log = logging.getLogger(__name__)
@@ -93,6 +95,16 @@ class House:
     redactor: Redactor
     metrics: Metrics
 
+    @property
+    def secrets(self) -> Secrets:
+        """Where secrets are."""
+        return Secrets(self.environ, self.settings.path.absolute().parent)
+
+    @property
+    def chats(self) -> Chats:
+        """The chats by the settings in force when one is opened."""
+        return Chats(self.secrets, self.redactor)
+
     def desk(self, report: Callable[[], Mapping[str, Any]]) -> Desk:
         """The use cases' collaborators."""
         return Desk(
@@ -123,6 +135,7 @@ class House:
     def _reload(self, stop: Callable[[], bool]) -> None:
         fresh, _ = read(self.settings.path, self.environ)
         new, waiting = reload(self.settings, fresh)
+        self.chats.demand(new)
         with self.store.read() as tx:
             going = policy.demand_may_go(tx, self.settings, new)
         policy.write(self.store, new, release=build(), by=new.executor_id, stop=stop)

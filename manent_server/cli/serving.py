@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -20,8 +21,8 @@ from manent_server.store.engine import fold
 from manent_server.usecases import policy
 from manent_server.usecases.refuse import Refusals
 from manent_server.worker import resolving
-from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
+from manent_server.worker.fleet import Fleet
 from manent_server.worker.jobs import jobs, retaining
 from manent_server.worker.loops import Job, Loops
 from manent_server.worker.process import RESTART_ME, Switches
@@ -46,7 +47,7 @@ class Service:
         self._runs = runs
         self._switches = Switches()
         self._crew: Crew | None = None
-        self._couriers: Couriers | None = None
+        self._couriers: Sequence[Fleet] = ()
         self._desk = house.desk(self._report)
         self._refusals = Refusals(house.store)
         self._tally = Tally(self._refusals)
@@ -55,6 +56,7 @@ class Service:
     def run(self) -> int:
         """The exit code: 0 after a drain, 75 for "restart me"."""
         self._switches.listen()
+        self._house.chats.demand(self._house.settings)
         self._house.dispatcher.open()
         with ExitStack() as stack:
             if self._house.engines.file is not None:
@@ -84,6 +86,7 @@ class Service:
                 workflow_version=WORKFLOW_VERSION,
             )
             made.state.refusals = self._refusals
+            made.state.ear = crews.ear(house)
             front = Front(
                 certificate=server.tls.certificate if server.tls else None,
                 key=server.tls.key if server.tls else None,
@@ -121,7 +124,8 @@ class Service:
         loops.start()
         self._tally.start()
         self._couriers = crews.couriers(self._house, self._desk, holder)
-        self._couriers.start()
+        for couriers in self._couriers:
+            couriers.start()
         self._switches.is_ready = True
         _log.info("ready: %s", self._house.settings.server.url)
         code = self._switches.attend(lambda: self._house.reload(self._switches.is_over))
@@ -155,14 +159,14 @@ class Service:
         if self._crew is not None:
             # Before anything is waited for: nothing is taken after the signal.
             self._crew.refuse()
-        if self._couriers is not None:
-            self._couriers.stop()
+        for couriers in self._couriers:
+            couriers.stop()
         loops.stop()
         if self._crew is not None:
             _log.info("draining, at most %s", duration.show(self._crew.drain_timeout))
             self._crew.drain()
-        if self._couriers is not None:
-            self._couriers.join()
+        for couriers in self._couriers:
+            couriers.join()
         self._tally.stop()
         fold(self._house.engines)
         return RESTART_ME if self._switches.is_lost else code

@@ -24,6 +24,7 @@ from manent_server.domain.egress import Network
 logging.getLogger("httpcore2").setLevel(logging.WARNING)
 
 _MOST: Final = 16 * 1024
+_MOST_KEPT: Final = 256 * 1024
 Resolve = Callable[[str, int], list[str]]
 
 
@@ -37,10 +38,11 @@ class Forbidden(Unreached):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; a body is read only to be polite, and not kept."""
+    """What came back; a body is kept only where one was asked for."""
 
     status: int
     retry_after: str | None
+    body: bytes = b""
 
 
 def resolve(host: str, port: int) -> list[str]:
@@ -79,14 +81,48 @@ class Egress:
             Unreached: There was none in time, or none that could be believed.
             Forbidden: Nothing was sent: the address is not allowed.
         """
+        return self._send("POST", url, headers, content, _received)
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        most: int = _MOST_KEPT,
+    ) -> Answer:
+        """The answer to one request, with its body.
+
+        Args:
+            method: In capitals.
+            url: Whom.
+            headers: What is sent.
+            content: What is sent with them.
+            most: Bytes of a body that are taken; a longer one is no answer.
+
+        Raises:
+            Unreached: There was none in time, or none that could be believed.
+            Forbidden: Nothing was sent: the address is not allowed.
+        """
+        return self._send(method, url, headers, content, lambda found: _kept(found, most))
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        receive: Callable[[httpcore2.Response], Answer],
+    ) -> Answer:
         ends = time.monotonic() + self._timeout
         backend = _Backend(self._allowed, self._find, ends)
         try:
             with (
                 httpcore2.ConnectionPool(self._context(url), network_backend=backend) as pool,
-                pool.stream("POST", url, headers=[*headers.items()], content=content) as response,
+                pool.stream(method, url, headers=[*headers.items()], content=content) as response,
             ):
-                return _received(response)
+                return receive(response)
         except (socket.gaierror, UnicodeError):
             raise Unreached("the host name cannot be resolved") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
@@ -103,16 +139,29 @@ class Egress:
         return self._tls
 
 
-def _received(response: httpcore2.Response) -> Answer:
+def _kept(response: httpcore2.Response, most: int) -> Answer:
+    body = bytearray()
+    for chunk in response.iter_stream():
+        body += chunk
+        if len(body) > most:
+            raise Unreached(f"the answer is longer than {most} bytes")
+    return Answer(response.status, _retry_after(response), bytes(body))
+
+
+def _retry_after(response: httpcore2.Response) -> str | None:
     found = {name.decode("latin-1").lower(): value for name, value in response.headers}
     retry_after = found.get("retry-after")
+    return retry_after.decode("latin-1") if retry_after else None
+
+
+def _received(response: httpcore2.Response) -> Answer:
     size = 0
     if response.status < 300:  # noqa: PLR2004 - the body of a refusal is nobody's
         for chunk in response.iter_stream():
             size += len(chunk)
             if size > _MOST:
                 break
-    return Answer(response.status, retry_after.decode("latin-1") if retry_after else None)
+    return Answer(response.status, _retry_after(response))
 
 
 def _reason(error: Exception) -> str:

@@ -6,7 +6,7 @@ No label ever holds the name of a person, a version, a deploy id or anything a c
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from prometheus_client import (
     CollectorRegistry,
@@ -159,10 +159,24 @@ PRUNE_ENDED = Metric(
     (),
     "Unix time at which this process last came to the end of a prune; missing before.",
 )
+CHAT_REQUESTS = Metric(
+    "manent_chat_requests_total",
+    "counter",
+    ("chat", "result"),
+    "Requests of chats: heard, approve, reject, unmapped, refused, or why one was not believed.",
+)
+CHAT_CLOCK = Metric(
+    "manent_chat_clock_difference_seconds",
+    "gauge",
+    ("chat",),
+    "By how much the clock of a chat was behind ours at its last well signed request.",
+)
 LISTED = (
     PRUNED,
     PRUNE_ENDED,
     *AUDIT,
+    CHAT_REQUESTS,
+    CHAT_CLOCK,
     OUTBOX_LAG,
     NOTICES_DEAD,
     NOTICES,
@@ -201,6 +215,10 @@ class Metrics:
         self._taken_over = self._counter(TAKEN_OVER)
         self._reload_failed = self._counter(RELOAD_FAILED)
         self._notices = self._counter(NOTICES)
+        self._chat_requests = self._counter(CHAT_REQUESTS)
+        self._chat_clock = Gauge(
+            CHAT_CLOCK.name, CHAT_CLOCK.help, CHAT_CLOCK.labels, registry=self.registry
+        )
         self._deploy_event_failed = self._counter(DEPLOY_EVENT_FAILED)
         self._pruned = self._counter(PRUNED)
         self._prune_ended: Gauge | None = None
@@ -220,6 +238,14 @@ class Metrics:
     def notice(self, sink: str, result: str) -> None:
         """Count a try to tell a sink."""
         self._notices.labels(sink, result).inc()
+
+    def chat_request(self, chat: str, result: str) -> None:
+        """Count a request of a chat, or what it came to; `chat` is a configured name."""
+        self._chat_requests.labels(chat, result).inc()
+
+    def chat_clock(self, chat: str, difference: timedelta) -> None:
+        """Show how far a chat's clock is behind ours."""
+        self._chat_clock.labels(chat).set(difference.total_seconds())
 
     def deploy_event_failed(self, plugin: str) -> None:
         """Count a call of a plugin's `deploy_event` that raised."""

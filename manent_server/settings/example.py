@@ -23,6 +23,7 @@ _HINTS = {
     "roles": "what a group may: GROUP: {role, applications, environments}; see the end",
     "sinks": "receivers of the record, by name; see the end",
     "people": "who people are elsewhere, by login; see the end",
+    "chat": "examples are at the end",
 }
 
 # What a person names. The placement's keys may stand in any layer; later layers win:
@@ -153,6 +154,35 @@ applications:
 #       factor: 3                 # by how much each wait is longer than the one before
 #       cap: 1h                   # longest wait
 #       total: 24h                # after it a notice is dead, until somebody resends it
+
+# chat:
+#   team:
+#     plugin: slack               # required
+#     token: secret://env/SLACK_TOKEN          # required: of the app's bot, xoxb-...
+#     signing_secret: secret://env/SLACK_SIGNING_SECRET    # required; or [new, old]
+#     channel: C0123456789        # required: ids, never names
+#     team: T0123456789           # required
+#     app: A0123456789            # required
+#     url: https://slack.com/api  # where its methods are
+#     timeout: 10s                # for telling it once
+#   ops:
+#     plugin: mattermost
+#     url: https://mattermost.example          # required
+#     token: secret://env/MATTERMOST_TOKEN     # required: of a bot account
+#     signing_secret: secret://env/MATTERMOST_SECRET       # required: your own random text
+#     channel: 4xp9fdt77pncbef59f4k1qe83o      # required
+#     team: kzt3i1pb5pbqtdzjz9g3zqf3xr         # required
+#     from_networks: []           # from where its requests may come; [] = anywhere
+#     allow_networks: []          # internal networks its server may be in, e.g. [10.0.0.0/8]
+#   room:
+#     plugin: matrix
+#     url: https://matrix.example              # required
+#     token: secret://env/MATRIX_TOKEN         # required
+#     channel: "!abcdef:example"               # required
+#   bridge:
+#     plugin: generic
+#     signing_secret: secret://env/BRIDGE_SECRET           # required: whsec_ and base64
+#     url: https://bridge.example/approvals    # where it is told; null = nowhere
 """
 _EXAMPLES = ("environments", "target_groups", "templates", "applications")
 _COLUMN = 34

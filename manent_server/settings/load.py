@@ -25,6 +25,7 @@ _NAMED = {
     "environment": ("environments",),
     "target group": ("target_groups",),
     "template": ("templates",),
+    "chat": ("chat",),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from manent_server.settings import checks, stage, values
 from manent_server.settings.access import ACCESS
 from manent_server.settings.audit import AUDIT
+from manent_server.settings.chat import CHAT
 from manent_server.settings.kinds import (
     Choice,
     DatabaseUrl,
@@ -47,6 +48,7 @@ RELOADED = (
     "applications",
     "access",
     "notify",
+    "chat",
 )
 
 
@@ -287,6 +289,7 @@ TOP = Section(
         Key("plugins", _PLUGINS, SECTION, "plugins beside the installed ones"),
         ACCESS,
         NOTIFY,
+        CHAT,
         Key("environments", TableOf(ENVIRONMENT, "environment"), "{}", "the stages, by name"),
         Key(
             "target_groups",

@@ -202,6 +202,22 @@ class Access:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chat:
+    """A channel in which approvals are asked for; `token` and `signing_secret` may name secrets."""
+
+    plugin: Literal["slack", "mattermost", "matrix", "generic"]
+    url: str | None
+    token: Secret | None
+    signing_secret: tuple[Secret, ...]
+    channel: str | None
+    team: str | None
+    app: str | None
+    from_networks: tuple[str, ...]
+    allow_networks: tuple[str, ...]
+    timeout: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """One stage; `concurrency` is filled in from `environment_concurrency`."""
 
@@ -311,6 +327,7 @@ class Settings:
     plugins: Plugins
     notify: Mapping[str, Webhook]
     access: Access
+    chat: Mapping[str, Chat]
     environments: Mapping[str, Environment]
     applications: Mapping[str, Application]
     path: Path

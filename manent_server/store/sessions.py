@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
+
+_PROVIDER: Final = "oidc:"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,19 @@ def _by_hash(tables: Tables) -> sa.Select[Any]:
         s.c.revoked_at.is_(None),
         s.c.expires_at > sa.bindparam("at"),
     )
+
+
+def newest_of(tx: Transaction, principals: Sequence[str], *, at: datetime) -> Session | None:
+    """The newest session in force of a person under one of these names."""
+    s = tx.tables.sessions
+    query = _select(tx.tables).where(
+        s.c.principal.in_(principals),
+        s.c.source.startswith(_PROVIDER),
+        s.c.revoked_at.is_(None),
+        s.c.expires_at > at,
+    )
+    row = tx.connection.execute(query.order_by(s.c.created_at.desc()).limit(1)).one_or_none()
+    return Session(*tuple(row)) if row else None
 
 
 def revoke(tx: Transaction, session: str, *, at: datetime) -> bool:

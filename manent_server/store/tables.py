@@ -14,6 +14,7 @@ from manent_server.store import (
     access_tables,
     approval_tables,
     audit_tables,
+    chat_tables,
     deploy_tables,
     event_tables,
     schedule_tables,
@@ -34,6 +35,10 @@ class Tables:
     audit_chain: sa.Table
     audit_positions: sa.Table
     audit_waiting: sa.Table
+    chat_cursors: sa.Table
+    chat_links: sa.Table
+    chat_messages: sa.Table
+    chat_seen: sa.Table
     deploys: sa.Table
     environments: sa.Table
     events: sa.Table
@@ -84,6 +89,7 @@ def build(dialect: str) -> Tables:
         **event_tables.events(meta, name),
         **event_tables.notices(meta, name),
         **approval_tables.approvals(meta, name),
+        **chat_tables.chats(meta, name),
     }
     if dialect == "sqlite":
         sa.Table(

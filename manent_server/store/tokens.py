@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from manent_server.domain.access import Kind
+from manent_server.domain.access import PERSON, Kind
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -80,6 +80,18 @@ def touch(tx: Transaction, token: str, *, at: datetime, address: str | None) -> 
     t = tx.tables.tokens
     used = {"last_used_at": at, "last_used_from": address}
     tx.connection.execute(sa.update(t).where(t.c.id == token).values(**used))
+
+
+def of_people(tx: Transaction, names: Sequence[str], *, at: datetime) -> list[Token]:
+    """The tokens in force of people under one of these names, the oldest first."""
+    t = tx.tables.tokens
+    query = _select(tx.tables).where(
+        t.c.name.in_(names),
+        t.c.kind == PERSON,
+        t.c.revoked_at.is_(None),
+        sa.or_(t.c.expires_at.is_(None), t.c.expires_at > at),
+    )
+    return [Token(*row) for row in tx.connection.execute(query.order_by(t.c.created_at, t.c.id))]
 
 
 def everyone(tx: Transaction) -> list[Token]:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from manent_server.domain import cdevents
+from manent_server.domain.chat import SINK
 from manent_server.domain.errors import ManentError
 from manent_server.domain.notice import PLUGINS
 from manent_server.observability import webhook
@@ -15,8 +16,10 @@ from manent_server.settings.values import Webhook
 from manent_server.sources.secrets import PREFIX, Secrets
 from manent_server.store.notices import Notice
 from manent_server.usecases import view
+from manent_server.usecases.chats import Chats
 from manent_server.usecases.deliver import Carrier, Receipt
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.tell import Telling
 
 _log = logging.getLogger(__name__)
 _RECEIVED: Final = 200
@@ -115,10 +118,15 @@ class Hooks:
 def carriers(desk: Desk, secrets: Secrets, redactor: Redactor) -> Callable[[str], Carrier | None]:
     """How each sink is told by today's configuration; None for one that is not there."""
     made: dict[str, tuple[Webhook, Webhooks]] = {}
+    chats = Chats(secrets, redactor)
 
     def carrier(name: str) -> Carrier | None:
         if name == PLUGINS:
             return Hooks(desk, redactor)
+        if name.startswith(SINK):
+            chat = name.removeprefix(SINK)
+            found = desk.settings().chat.get(chat)
+            return Telling(desk, chats, redactor, chat, found) if found else None
         hook = desk.settings().notify.get(name)
         if hook is None:
             return None

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from manent_server.domain.notice import Interest
-from manent_server.store import events, notices
+from manent_server.store import chats, events, notices
 from manent_server.store.events import Numbered
 from manent_server.store.notices import Draft, Off
 from manent_server.store.transaction import Transaction
@@ -17,6 +17,7 @@ KEPT: Final = timedelta(days=7)
 """How long an event can be read again."""
 OWED: Final = timedelta(days=30)
 """How long one is kept that some sink was not told of."""
+APPROVAL: Final = "approval."
 _BATCH: Final = 500
 _GRACE: Final = timedelta(hours=1)
 
@@ -34,9 +35,25 @@ def _publish(tx: Transaction, known: Sequence[Sink]) -> int:
     numbered = events.number(tx, limit=_BATCH)
     if numbered and known:
         at, off = tx.now(), notices.off(tx)
-        drafts = [draft for sink in known for draft in _drafts(sink, numbered, off, at)]
+        drafts = [
+            draft for sink in known for draft in _drafts(sink, _of(tx, sink, numbered), off, at)
+        ]
         notices.insert(tx, drafts, at=at)
     return len(numbered)
+
+
+def _of(tx: Transaction, sink: Sink, numbered: Sequence[Numbered]) -> Sequence[Numbered]:
+    """Of the events of deploys a chat is told only those of deploys it shows.
+
+    One that is not shown yet is read whole when it comes to be.
+    """
+    if sink.chat is None:
+        return numbered
+    named = {one.event.deploy for one in numbered if one.event.deploy is not None}
+    shown = chats.shown(tx, sink.chat, sorted(named))
+    return [
+        one for one in numbered if one.event.deploy in shown or one.event.type.startswith(APPROVAL)
+    ]
 
 
 def _drafts(

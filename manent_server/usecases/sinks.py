@@ -7,6 +7,7 @@ from typing import Any
 
 from manent_server.domain import access, names
 from manent_server.domain.access import Caller
+from manent_server.domain.chat import SINK
 from manent_server.domain.errors import NotAllowed, NotFound
 from manent_server.domain.notice import PLUGINS, Interest, Retrying
 from manent_server.observability.metrics import SinkStanding
@@ -18,17 +19,19 @@ from manent_server.usecases import once, receivers, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey
 
+_CARDS = Interest(("approval.*", "deploy.started", "deploy.ended"))
 _HOOK = Retrying(timedelta(seconds=5), 2, timedelta(minutes=5), timedelta(hours=1))
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Somebody who is told."""
+    """Somebody who is told; a `chat` hears only of deploys it shows, or is to show."""
 
     name: str
     plugin: str
     interest: Interest
     retrying: Retrying
+    chat: str | None = None
 
 
 def known(desk: Desk) -> Sequence[Sink]:
@@ -41,6 +44,11 @@ def known(desk: Desk) -> Sequence[Sink]:
             Retrying(hook.retry.initial, hook.retry.factor, hook.retry.cap, hook.retry.total),
         )
         for name, hook in desk.settings().notify.items()
+    ]
+    found += [
+        Sink(f"{SINK}{name}", chat.plugin, _CARDS, _HOOK, chat=name)
+        for name, chat in desk.settings().chat.items()
+        if chat.url is not None
     ]
     if desk.host.listeners:
         found.append(Sink(PLUGINS, "deploy_event", Interest(("deploy.*",)), _HOOK))
@@ -217,7 +225,7 @@ def listed(
     Raises:
         NotFound: No such sink is configured, and none was told anything under that name.
     """
-    if sink is not None:
+    if sink is not None and not sink.startswith(SINK):
         sink = names.name(sink, "sink", known=[one.name for one in known(desk)])
     with desk.store.read() as tx:
         found, after = notices.page(tx, notices.Wanted(state, sink, before, limit, desk.sight))

@@ -11,7 +11,7 @@ from manent_server.retention import prune
 from manent_server.retention.shelf import Shelf
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
-from manent_server.store import records
+from manent_server.store import chats, records
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import chain, executors, fire, publish, wake
 from manent_server.usecases.auto_promote import AutoPromotion
@@ -55,6 +55,7 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
         Job("outbox", _AT_ONCE, lambda desk: partial(publish.publish, desk)),
         Job("audit", _HALF, lambda desk: partial(chain.chain, desk)),
         Job("events", _HOURLY, lambda desk: partial(publish.forget, desk)),
+        Job("chats", _MINUTE, lambda desk: partial(forget_seen, desk)),
         Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),
         Job("registry", _HOURLY, lambda desk: partial(executors.forget_old, desk)),
     ]
@@ -82,5 +83,14 @@ def forget_keys(desk: Desk) -> None:
 
     def work(tx: Transaction) -> int:
         return records.forget_keys(tx, before=tx.now() - kept)
+
+    desk.store.once(work)
+
+
+def forget_seen(desk: Desk) -> None:
+    """Forget requests of chats that could not come again, and codes that are void."""
+
+    def work(tx: Transaction) -> int:
+        return chats.forget(tx, before=tx.now())
 
     desk.store.once(work)

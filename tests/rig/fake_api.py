@@ -154,6 +154,8 @@ class FakeApi:
                 return 202, self.deploy(self._keys[key]["id"])
             if parts[-1] in {"cancel", "abandon", "resend"}:
                 return 200, self._changed(parts, body)
+            if parts[0] == "links":
+                return 200, {"chat": "team", "account": "U7", "login": "ann", "asked": body}
             if parts[0] in {"locks", "schedules"}:
                 return 201, self._made(parts[0], body)
             given = {name: value for name, value in body.items() if name != "to"}

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from manent_migrations import access, approvals, audit, events, schedules
+from manent_migrations import access, approvals, audit, chats, events, schedules
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -39,6 +39,7 @@ def upgrade() -> None:
     schedules.create(name, create)
     events.create_tables(name, create)
     approvals.create(name, create)
+    chats.create_tables(name, create)
     _engine(create)
 
 

@@ -186,6 +186,12 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", "/notices/{notice}/resend"): _all(access.ADMINISTER, "/notices/NOTICE/resend", {}),
     ("GET", "/sinks"): _all(access.READ, "/sinks"),
     ("POST", "/sinks/{name}/resend"): _all(access.ADMINISTER, "/sinks/board/resend", {}),
+    ("GET", "/links"): Asks(access.READ, Of.NOTHING, lambda _: "/links"),
+    # Whose account a code is for is not asked here: no code, no person, 422.
+    ("POST", "/links"): Asks(access.READ, Of.NOTHING, lambda _: "/links", lambda _: {}),
+    ("POST", "/links/remove"): Asks(
+        access.READ, Of.NOTHING, lambda _: "/links/remove", lambda _: {}
+    ),
     ("GET", "/admin/executors"): _all(access.READ, "/admin/executors"),
     ("POST", "/admin/recover"): _all(access.ADMINISTER, "/admin/recover", {"executor": "gone"}),
     ("POST", "/admin/prune"): _all(
