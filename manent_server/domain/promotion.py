@@ -81,7 +81,8 @@ def judge(
         sha256: The digest it must have there; None: any, but one.
         at: The instant of the question.
     """
-    mine = [run for run in runs if run.version == version]
+    # What runs where this rule does not look is no evidence for it, nor against it.
+    mine = [run for run in runs if run.version == version and _counts(rule, run)]
     if sha256 is not None:
         mine = [run for run in mine if run.sha256 in (sha256, None)]
     found = [_of_source(rule, name, mine, at) for name in rule.sources]
@@ -94,6 +95,11 @@ def judge(
     if len(digests) > 1:
         return Evidence((f"{version} has not one digest in {', '.join(rule.sources)}",))
     return whole
+
+
+def _counts(rule: Rule, run: Run) -> bool:
+    is_source = run.environment in rule.sources
+    return is_source and run.target in rule.targets.get(run.environment, ())
 
 
 def _of_source(rule: Rule, source: str, mine: Sequence[Run], at: datetime) -> Evidence:

@@ -8,9 +8,9 @@ from manent_server.domain.marks import Sort
 from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import Rules
 from manent_server.settings.values import ArtifactSource
-from manent_server.usecases import mark, roll_back
+from manent_server.usecases import cancel, explain, inspect, mark, roll_back
 from manent_server.usecases.auto_promote import AutoPromotion
-from manent_server.usecases.requests import MarkRequest, RollbackRequest
+from manent_server.usecases.requests import CancelRequest, MarkRequest, RollbackRequest
 from tests.integration.core.running import Running, good
 from tests.rig.core import ADMIN, Core, long_ago
 
@@ -120,3 +120,32 @@ def test_it_never_goes_behind_what_a_person_deployed_since(core: Core):
     good(core, "2")
     auto.round()
     assert taken_up(core) == ["2"]
+
+
+def test_a_promotion_that_is_cancelled_ends_itself_and_nothing_else(core: Core):
+    """B68: it has no parent and no child; who cancelled it is said, and it does not come back."""
+    core.worker()
+    auto = automatic(core)
+    source = good(core, version="1")
+    auto.round()
+    (promoted,) = core.slots("production")
+    cancel.cancel(core.desk, promoted, CancelRequest(reason="wrong day"), caller=ADMIN)
+    shown = inspect.deploy(core.desk, promoted)
+    assert (shown["state"], shown["cancel"]["by"]) == ("CANCELLED", ADMIN.name)
+    assert shown["promoted_from"] == source
+    assert core.deploy(source).state == "SUCCESS"
+    auto.round()
+    assert core.slots("production") == []
+    assert taken_up(core) == ["1"]
+
+
+def test_of_several_places_a_lock_holds_back_its_own_alone(core: Core):
+    """B20: each request has its own answer; one that meets a lock waits and says why."""
+    core.worker()
+    lock = MarkRequest(Sort.LOCK, "audit", environment="production")
+    mark.put(core.desk, lock, caller=ADMIN)
+    places = ("staging", "production", "manual")
+    shown = [inspect.deploy(core.desk, core.submit(environment=place)) for place in places]
+    assert [one["phase"] for one in shown] == ["dispatched", "locked", "dispatched"]
+    (gate,) = explain.explain(core.desk, shown[1]["id"])["gates"]
+    assert "audit" in gate["detail"]

@@ -52,6 +52,13 @@ def test_what_is_missing_is_said(rule: Rule, runs: list[Run], words: str):
     assert any(words in one for one in judge(rule, runs).missing)
 
 
+@pytest.mark.parametrize("beside", [run("gone", sha256="0" * 64), run("a", "old", sha256="0" * 64)])
+def test_what_runs_where_the_rule_does_not_look_says_nothing(beside: Run):
+    """A target that was dropped, an environment that another rule asks about."""
+    rule = replace(RULE, targets={**TARGETS, "old": ("a",)})
+    assert judge(rule, [*WHOLE, beside]).missing == ()
+
+
 def test_a_share_is_rounded_up_and_its_last_target_decides_the_soak():
     runs = [run("a", ago=4), run("b", ago=3), run("c", ago=0)]
     found = judge(replace(RULE, share=50), runs)
