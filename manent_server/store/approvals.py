@@ -322,13 +322,18 @@ def unresolved(
     tx: Transaction, *, at: datetime, limit: int, without: Collection[str] = ()
 ) -> list[Deploy]:
     """Deploys of which it is to be found out now what they would bring."""
-    d = tx.tables.deploys
-    query = deploys.whole(tx.tables).where(
+    values = {"now": at, "without": list(without), "most": limit}
+    return [deploys.of(row) for row in tx.connection.execute(_unresolved(tx.tables), values)]
+
+
+@cache
+def _unresolved(tables: Tables) -> sa.Select[Any]:
+    d, given = tables.deploys, sa.bindparam
+    query = deploys.whole(tables).where(
         # As the partial index has it: the rows it holds are few.
         sa.text("approval = 'resolving' AND state = 'DELAYED'"),
         d.c.phase == Phase.RESOLVING,
-        sa.or_(d.c.approval_at.is_(None), d.c.approval_at <= at),
-        d.c.id.not_in(without),
+        sa.or_(d.c.approval_at.is_(None), d.c.approval_at <= given("now")),
+        d.c.id.not_in(given("without", expanding=True)),
     )
-    rows = tx.connection.execute(query.order_by(d.c.approval_at, d.c.id).limit(limit))
-    return [deploys.of(row) for row in rows]
+    return query.order_by(d.c.approval_at, d.c.id).limit(given("most"))
