@@ -37,6 +37,8 @@ def encode(message: dict[str, Any], *, default: Callable[[Any], Any] | None = No
         message: What is said.
         default: What stands for a value JSON does not know; without it such a one is an error.
     """
+    if default is None:
+        return _ENCODER.encode(message).encode() + b"\n"
     text = json.dumps(message, separators=(",", ":"), allow_nan=False, default=default)
     return text.encode() + b"\n"
 
@@ -72,7 +74,7 @@ def decode(line: bytes) -> dict[str, Any]:
     """
     try:
         text = line.decode("utf-8", "replace")
-        message = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        message = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise Nonsense(f"not JSON: {excerpt(line)} ({error})") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
@@ -132,3 +134,8 @@ def _finite(digits: str) -> float:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+# Made once: `json` makes one for each call that asks for anything but its defaults.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
