@@ -223,7 +223,7 @@ def test_one_worker_lost_blocks_with_a_name_and_is_freed_by_a_cancel(lone: Rig) 
     """B12, B09: the next deploy says who is in the way; cancel frees the place; no surgery."""
     lone.ledger.tell({"sleep": 60, "tick": 0.1}, version="1")
     lost = lone.deploy("1")["id"]
-    until(lone.ledger.runs, what="the hook")
+    until(lambda: lone.ledger.runs(version="1"), what="the hook")
     behind = [lone.deploy(version)["id"] for version in ("2", "3")]
     why = explained(lone, behind[1])
     assert (why["position"], why["ahead"]) == (2, [behind[0]])

@@ -129,8 +129,8 @@ def _is_second(item: pytest.Function) -> bool:
     """Whether a test of a whole server runs on its other database in every run.
 
     What differs between the two is proven below, by tests of the core, all of which run on both.
-    Which one a test has is drawn by its name, so that each module has some on either; one that
-    chooses (see `tests/rig/matrix.py`) has what it chose.
+    Which one a module has is drawn by its name: its tests may rest on what those before them
+    left. One that chooses (see `tests/rig/matrix.py`) has what it chose.
     """
     if not item.path.is_relative_to(_WHOLE) or item.get_closest_marker("each_database"):
         return False
@@ -139,8 +139,7 @@ def _is_second(item: pytest.Function) -> bool:
     mine = params.get("database_url", params.get("shared"))
     if mine not in _DATABASES or chosen & {"database_url", "shared"}:
         return False
-    pair = item.name.replace(mine, "")
-    return mine != _DATABASES[zlib.crc32(pair.encode()) % len(_DATABASES)]
+    return mine != _DATABASES[zlib.crc32(item.path.stem.encode()) % len(_DATABASES)]
 
 
 def _named(mark: pytest.Mark) -> list[str]:
