@@ -31,7 +31,7 @@ def _check_server(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 _RATES = Section(
     (
-        Key("per_caller", Whole(0), "200", "requests a second of one principal; 0 = no limit"),
+        Key("per_caller", Whole(0), "500", "requests a second of one principal; 0 = no limit"),
         Key("public", Whole(0), "20", "a second of one address, where no sign-in is needed"),
         Key("failed_sign_ins", Whole(0), "60", "of one address, a minute"),
     ),
