@@ -282,7 +282,7 @@ def test_a_key_makes_one_token_and_shows_it_once(core: Core, client: TestClient)
 def test_the_command_line_signs_people_and_jobs_in(
     core: Core, idp: providers.Provider, tmp_path: Any
 ):
-    """`manent login` keeps the session in a context; `auth status` shows it; `logout` ends it."""
+    """B149: `manent login` keeps a session, `auth logout` ends it, and without one it is exit 4."""
     server = Listener(create_app(core.desk), "127.0.0.1", 0)
     server.start()
     environ = {"HOME": str(tmp_path), "MANENT_URL": server.url}
@@ -296,6 +296,7 @@ def test_the_command_line_signs_people_and_jobs_in(
         assert (code, "deployer of shop" in out) == (0, True), err
         assert manent("auth", "logout", environ=environ)[0] == 0
         assert manent("auth", "status", environ=environ)[0] == 4
+        assert manent("deploy", "shop", "staging", "1", environ=environ)[0] == 4
         idp.refuses = "access_denied"
         code, out, err = manent("login", environ=environ)
         assert (code, "access_denied" in err) == (4, True)
