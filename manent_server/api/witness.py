@@ -5,7 +5,7 @@ from typing import Any
 import anyio.to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from manent_server.domain.errors import ManentError
+from manent_server.domain.errors import ManentError, NotSignedIn
 from manent_server.observability.redaction import Redactor
 from manent_server.usecases import refuse
 from manent_server.usecases.refuse import Refusal, Refusals
@@ -48,6 +48,8 @@ class Witness:
             "detail": shown(error.detail)[:_LONGEST],
             "request_id": scope["state"].get("request_id"),
         }
+        if isinstance(error, NotSignedIn):
+            detail |= error.told
         client = scope.get("client")
         caller = scope["state"].get("caller")
         return Refusal(action, caller, client[0] if client else None, detail)

@@ -5,6 +5,7 @@ An error says what happened (`detail`), carries a stable `code` and what to do n
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 
@@ -45,9 +46,13 @@ class Malformed(ManentError):
 
 
 class NotSignedIn(ManentError):
-    """No token, or one that is unknown, expired or revoked (401)."""
+    """No token, or one that is unknown, expired or revoked (401).
+
+    `told` is what the record says of it beside, and the answer does not.
+    """
 
     code = "not_signed_in"
+    told: Mapping[str, Any] = MappingProxyType({})
 
 
 class NotAllowed(ManentError):

@@ -46,14 +46,16 @@ class Sort:
     ecs: tuple[str, str]
 
 
-# The first whose pattern an action matches. OCSF: 3002 authentication, 6002 application
-# lifecycle, 6003 API activity; activities of the latter: 1 create, 3 update, 4 delete, 99 other.
+# The first whose pattern an action matches. OCSF: 3002 authentication (1 logon, 2 logoff), 6002
+# application lifecycle, 6003 API activity (1 create, 3 update, 4 delete, 99 other).
 SORTS: Final[tuple[tuple[str, Sort], ...]] = (
     (r"access\.signin_failed", Sort((3002, 1), ("authentication", "start"))),
     (r"access\..*", Sort((6003, 99), ("api", "denied"))),
     (r"deploy\.started", Sort((6002, 3), ("package", "start"))),
     (r"deploy\.ended", Sort((6002, 8), ("package", "change"))),
     (r"deploy\..*", Sort((6002, 99), ("package", "info"))),
+    (r"session\.created", Sort((3002, 1), ("authentication", "start"))),
+    (r"session\..*", Sort((3002, 2), ("authentication", "end"))),
     (r"token\.created", Sort((6003, 1), ("iam", "creation"))),
     (r"token\..*", Sort((6003, 4), ("iam", "deletion"))),
     (r".*\.(created|set|requested)", Sort((6003, 1), ("configuration", "creation"))),

@@ -43,10 +43,7 @@ def authenticate(desk: Desk, text: str, *, visit: Visit = _HERE) -> Caller:
     elif kind is not None:
         found = _by_token(desk, text, visit)
     if found is None:
-        _refuse(desk, text, kind, visit)
-        raise NotSignedIn(
-            "the token is not valid", next="ask an administrator for a token, or sign in again"
-        )
+        raise _refusal(desk, text, kind)
     return found
 
 
@@ -135,17 +132,18 @@ def _note_use(desk: Desk, caller: Caller) -> None:
         _log.info("the last use of a token of %s could not be written", caller.name)
 
 
-def _refuse(desk: Desk, text: str, kind: str | None, visit: Visit) -> None:
-    """Record a sign-in that failed; of a token that was good once also whose it was."""
-    detail = {"reason": "unknown token"}
-    actor = "unknown"
+def _refusal(desk: Desk, text: str, kind: str | None) -> NotSignedIn:
+    """The answer says not why; the record does, and of a token that was good once whose it was."""
+    error = NotSignedIn(
+        "the token is not valid", next="ask an administrator for a token, or sign in again"
+    )
+    told = {"reason": "unknown token"}
     if kind is not None:
-        detail["shown"] = text[:SHOWN]
-        if kind != SESSION:
-            with desk.store.read() as tx:
-                row = tokens.ended(tx, digest(text))
-            if row is not None:
-                actor = row.name
-                words = "revoked token" if row.revoked_at is not None else "expired token"
-                detail |= {"reason": words, "token": row.id}
-    desk.refusals.record(desk.store, actor, detail, visit)
+        told["shown"] = text[:SHOWN]
+        with desk.store.read() as tx:
+            row = None if kind == SESSION else tokens.ended(tx, digest(text))
+        if row is not None:
+            words = "revoked token" if row.revoked_at is not None else "expired token"
+            told |= {"reason": words, "token": row.id, "name": row.name}
+    error.told = told
+    return error

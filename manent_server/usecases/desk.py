@@ -16,7 +16,6 @@ from manent_server.store import finding
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases.admit import Admission
-from manent_server.usecases.refusals import Refusals
 
 STARTING = "starting"
 """The reason a process gives until its tables are ready."""
@@ -40,7 +39,6 @@ class Desk:
     metrics: Metrics
     sight: Scope = ALL
     issuers: Issuers = field(default_factory=Issuers)
-    refusals: Refusals = field(default_factory=Refusals)
 
     def seen_by(self, caller: Caller) -> "Desk":
         """The same desk for somebody who may not see everything."""

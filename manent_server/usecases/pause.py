@@ -93,6 +93,7 @@ def delete(desk: Desk, address: str, *, caller: Caller) -> dict[str, Any]:
 def _change(
     desk: Desk, address: str, change: Change, *, caller: Caller, key: IdempotencyKey | None
 ) -> dict[str, Any]:
+    caller.demand_somewhere(access.SCHEDULE)
     desk = desk.seen_by(caller)
     # Its id, found once: when the answer to a COMMIT was lost the name may be given away.
     with desk.store.read() as tx:

@@ -47,14 +47,6 @@ def sign_in(desk: Desk, request: SignInRequest, *, visit: Visit) -> dict[str, An
         Invalid: Several trust rules would do, and none was chosen.
         Unavailable: The keys of its issuer cannot be had now.
     """
-    try:
-        return _signed_in(desk, request, visit)
-    except (AssertionRefused, Invalid) as error:
-        desk.refusals.record(desk.store, "unknown", {"reason": error.detail}, visit)
-        raise
-
-
-def _signed_in(desk: Desk, request: SignInRequest, visit: Visit) -> dict[str, Any]:
     known = desk.settings().access
     token = signature.take_apart(request.assertion)
     issuer = token.issuer
