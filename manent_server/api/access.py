@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from manent_server.api.bodies import Body
-from manent_server.api.fields import Name, Text
+from manent_server.api.fields import Lasting, Name, NamePattern, Signed, Text
 from manent_server.api.route import PREFIX, PUBLIC, SIGNED_IN, Route, needs
 from manent_server.api.session import Asked, Key, Visiting
 from manent_server.api.shapes import Shape, When
@@ -18,13 +18,13 @@ from manent_server.usecases.requests import SignInRequest, TokenRequest
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["access"])
 TokenId = Annotated[str, Path(description="Id of a token.", examples=["0123456789abcdef"])]
 SessionId = Annotated[str, Path(description="Id of a session.", examples=["0123456789abcdef"])]
-Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=50)]
+Patterns = Annotated[list[NamePattern], Field(max_length=50)]
 
 
 class SignInBody(Body):
     """Sign in by an identity token."""
 
-    assertion: Annotated[str, Field(min_length=1, max_length=16384)] = Field(
+    assertion: Signed = Field(
         description="An OpenID Connect identity token, of a provider or of a CI job."
     )
     rule: Name | None = Field(
@@ -43,9 +43,7 @@ class TokenBody(Body):
     )
     applications: Patterns = Field(default=[], description="Names with * and ?; [] = all.")
     environments: Patterns = Field(default=[], description="Names with * and ?; [] = all.")
-    expires: Annotated[str, Field(min_length=1, max_length=40)] | None = Field(
-        default=None, description="Such as 90d. Default: never."
-    )
+    expires: Lasting | None = Field(default=None, description="Such as 90d. Default: never.")
 
 
 class Granted(Shape):

@@ -21,11 +21,17 @@ _BLANK = r"\s\x85\ufeff"
 _PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
 _URL = r"^https?://[!-~]+$"
 _DIGEST = r"^[0-9a-f]{64}$"
+_NAMES = r"^[a-z0-9*?][a-z0-9*?._-]{0,62}$"
+_DURATION = r"^([0-9]{1,5}[smhd]){1,4}$"
+_SIGNED = r"^[A-Za-z0-9_.-]+$"
 PATTERNS_IN_WORDS = {
     _PROSE: "the rule for text: a visible character at least, and no control characters but tabs "
     "and ends of lines",
     _URL: "the rule for links: http:// or https:// and printable ASCII characters without blanks",
     _DIGEST: "the rule for digests: 64 of 0-9 and a-f",
+    _NAMES: "the rule for patterns of names: a name, in which * and ? stand for any characters",
+    _DURATION: "the rule for durations: such as 90d or 12h",
+    _SIGNED: "the rule for signed tokens: three parts in base64url, separated by dots",
 }
 """What a pattern asks for, for people."""
 _DIGITS = re.compile(r"[0-9]{1,19}")
@@ -88,6 +94,9 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=_PROSE)]
+NamePattern = Annotated[str, StringConstraints(pattern=_NAMES)]
+Lasting = Annotated[str, StringConstraints(pattern=_DURATION)]
+Signed = Annotated[str, StringConstraints(min_length=1, max_length=16384, pattern=_SIGNED)]
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=_URL)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
