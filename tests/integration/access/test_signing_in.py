@@ -67,7 +67,6 @@ def configured(core: Core, idp: providers.Provider) -> Access:
 @pytest.fixture(scope="module")
 def client(core: Core) -> Iterator[TestClient]:
     made = TestClient(create_app(core.desk))
-    made.app.state.refusals = refuse.Refusals(core.store)  # type: ignore[attr-defined]
     with start_blocking_portal() as portal:
         made.portal = portal
         yield made
@@ -222,6 +221,7 @@ def test_where_two_rules_would_do_one_is_chosen(
 
 
 def test_a_token_is_made_used_replaced_and_revoked(core: Core, client: TestClient):
+    client.app.state.refusals = refuse.Refusals(core.store)  # type: ignore[attr-defined]
     old = admin(core, client, role="deployer", applications=["shop"], groups=["sre"])
     new = admin(core, client, role="deployer", applications=["shop"])
     assert old["token"].startswith("mnt_s_")
