@@ -20,6 +20,7 @@ from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
 _CHUNK = 2000
+_PART = 300
 
 
 class Likeness(NamedTuple):
@@ -48,23 +49,41 @@ class Waiting(NamedTuple):
     wake_at: datetime | None
 
 
-def read(tx: Transaction, environment: str, *, only: Sequence[str] | None = None) -> list[Waiting]:
-    """Delayed deploys of an environment in order of acceptance.
+def parts(
+    tx: Transaction, environment: str, *, only: Sequence[str] | None = None
+) -> Iterator[list[Waiting]]:
+    """Delayed deploys of an environment in order of acceptance, a part at a time.
 
     Args:
         tx: The transaction.
         environment: Its name.
         only: Those of these ids; None: all.
     """
-    query, place = _query(tx.tables), {"environment": environment}
-    if only is None:
-        return [_of(row) for row in tx.connection.execute(query, place)]
     d = tx.tables.deploys
-    return [
-        _of(row)
-        for ids in _chunks(only)
-        for row in tx.connection.execute(query.where(among(tx, d.c.id, ids)), place)
-    ]
+    if only is not None:
+        place = {"environment": environment}
+        for ids in _chunks(only):
+            query = _query(tx.tables).where(among(tx, d.c.id, ids))
+            yield [_of(row) for row in tx.connection.execute(query, place)]
+        return
+    after = 0
+    while True:
+        # What one part holds in memory is let go of before the next is read.
+        found = tx.connection.execute(
+            _next_part(tx.tables), {"environment": environment, "after": after}
+        )
+        rows = [_of(row) for row in found]
+        if rows:
+            yield rows
+        if len(rows) < _PART:
+            return
+        after = rows[-1].number
+
+
+@cache
+def _next_part(tables: Tables) -> sa.Select[Any]:
+    number = tables.deploys.c.number
+    return _query(tables).where(number > sa.bindparam("after")).limit(_PART)
 
 
 @cache

@@ -115,8 +115,7 @@ class Admission:
         rules = load_rules(environment.rules or {})
         place = Facts(at=at, rules=rules, marks=marks.standing(tx, at=at))
         hall = _Hall(environment, place, at)
-        rows = waiting.read(tx, name, only=only) if only is None or only else []
-        has_more = Look(tx, name, place).at(rows) if rows else False
+        has_more = Look(tx, name, place).over(waiting.parts(tx, name, only=only))
         late = queue.expired(tx, name, at=at, limit=_ENDINGS)
         end_late(tx, late)
         self._fill(tx, hall)

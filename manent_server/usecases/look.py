@@ -5,7 +5,7 @@ when something happens. What many deploys have in common is judged once.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,25 +37,38 @@ class Look:
     environment: str
     facts: Facts
 
-    def at(self, rows: Sequence[Waiting]) -> bool:
+    def over(self, parts: Iterable[Sequence[Waiting]]) -> bool:
         """Move those of the delayed deploys that can be, as many as one transaction should.
+
+        Args:
+            parts: Deploys that wait, in their order: held in memory one part at a time.
 
         Returns:
             Whether more would have moved.
         """
+        left = MOST
+        for rows in parts:
+            moved, has_more = self._at(rows, most=left)
+            left -= moved
+            if has_more or left <= 0:
+                return True
+        return False
+
+    def _at(self, rows: Sequence[Waiting], *, most: int) -> tuple[int, bool]:
+        """How many of a part were moved, and whether more would have been."""
         lapsing = [row.id for row in rows if _is_lapsing(row, self.facts.at)]
         if lapsing:
             # Time has done something about their approval: all are looked at again after it.
             remind.see_to(self.tx, lapsing[:_ENDINGS])
-            return True
+            return len(lapsing), True
         common = self._judge(rows)
         late = [row for row in rows if _is_late(row, self.facts.at)]
         end_late(self.tx, [row.id for row in late[:_ENDINGS]])
         left = [row for row in rows if not _is_late(row, self.facts.at)]
         judged = [(row, self._closed(row, common[row.like])) for row in left]
         moving = [(row, closed) for row, closed in judged if _moves(row, closed)]
-        self._move(moving[:MOST], common)
-        return len(late) > _ENDINGS or len(moving) > MOST
+        self._move(moving[:most], common)
+        return min(len(moving), most), len(late) > _ENDINGS or len(moving) > most
 
     def _judge(self, rows: Sequence[Waiting]) -> dict[Likeness, "_Verdict"]:
         bodies = waiting.orders(self.tx, rows)
