@@ -36,10 +36,11 @@ def chats(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
 def _messages(name: Naming) -> list[sa.schema.SchemaItem]:
     """One for each deploy and chat; `message` is null while it is not known to be there."""
     return [
-        text("chat", primary=True),
+        # First: a deploy that is pruned takes its messages with it.
         sa.Column(
             "deploy", sa.Text, name.key("id", "deploys", on_delete="CASCADE"), primary_key=True
         ),
+        text("chat", primary=True),
         text("channel"),
         text("message", null=True),
         text("digest"),

@@ -14,10 +14,11 @@ def create_tables(name: Naming, create: Create) -> None:
     """Messages, requests that were seen, accounts, and how far a chat was read."""
     create(
         "chat_messages",
-        text("chat", primary=True),
+        # First: a deploy that is pruned takes its messages with it.
         sa.Column(
             "deploy", sa.Text, name.key("id", "deploys", on_delete="CASCADE"), primary_key=True
         ),
+        text("chat", primary=True),
         text("channel"),
         text("message", null=True),
         text("digest"),
