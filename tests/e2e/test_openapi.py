@@ -42,7 +42,7 @@ def server(
 
     folder: Path = tmp_path_factory.mktemp("openapi")
     # Every operation is tried without a token, thousands of times.
-    config = {"server": {"rates": {"failed_sign_ins": 0, "per_caller": 0}}}
+    config = {"server": {"rates": {"failed_sign_ins": 0, "per_caller": 0, "public": 0}}}
     url = postgres_server.create_database()
     with Rig(folder, url, config, options=("--no-worker",)) as rig:
         made = rig.server_cli(["token", "create", "reader", "--role", "viewer"], check=True)
