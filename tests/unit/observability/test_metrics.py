@@ -45,7 +45,7 @@ def test_an_outage_of_the_database_shows_and_breaks_no_scrape() -> None:
 
     counted = Metrics()
     counted.watch_executors(read)
-    counted.stale_write()
+    counted.pruned(1)
 
     seen = samples(counted)
 
@@ -89,6 +89,7 @@ def test_the_reference_lists_exactly_what_is_served() -> None:
     counted.watch_executors(list)
     counted.watch_sinks(list)
     counted.watch_audit(lambda: (0.0, []))
+    counted.pruned(1)
     served = {
         family.name for family in counted.registry.collect() if family.name.startswith("manent_")
     }
