@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from manent_server.domain.errors import Conflict, Invalid, NotFound, NotSignedIn
-from manent_server.store import deploys, logs, workers
+from manent_server.store import deploys, logs, sessions, workers
 from manent_server.store.logs import Chunk, Line, Origin
 from manent_server.usecases import policy, tokens
 from manent_server.usecases.authenticate import authenticate
@@ -303,3 +303,20 @@ def test_the_clock_that_comes_with_a_lock_was_read_after_the_lock_was_got(core: 
             deploys.lock(tx, deploy)
             mine = tx.now()
         assert mine >= holding.result()
+
+
+def test_an_assertion_is_good_for_one_session(core: Core):
+    row = {"source": "trust:shop", "principal": "trust:shop#5", "groups": [], "proof": "p"}
+    with core.store.write() as tx:
+        ends = tx.now() + timedelta(minutes=15)
+        lasts = {"created_at": tx.now(), "expires_at": ends}
+        assert sessions.insert(tx, row | lasts | {"id": "s1", "hash": "h1"})
+        assert not sessions.insert(tx, row | lasts | {"id": "s2", "hash": "h2"})
+        assert [one.id for one in sessions.live(tx, at=tx.now())] == ["s1"]
+        assert sessions.newest_end(tx) is None
+        assert sessions.revoke(tx, "s1", at=tx.now())
+        assert not sessions.revoke(tx, "s1", at=tx.now())
+        assert sessions.by_hash(tx, "h1", at=tx.now()) is None
+        assert sessions.newest_end(tx) is not None
+        sessions.forget(tx, before=ends + timedelta(days=1), limit=10)
+        assert sessions.read(tx, "s1") is None
