@@ -45,7 +45,7 @@ def test_an_outage_of_the_database_shows_and_breaks_no_scrape() -> None:
 
     counted = Metrics()
     counted.watch_executors(read)
-    counted.pruned(1)
+    counted.stale_write()
 
     seen = samples(counted)
 
