@@ -154,7 +154,9 @@ def _lacks(stage: Stage, nemesis: Nemesis) -> set[str]:
     lacks = {"fault"} if Counter(NEEDED) - nemesis.counted() else set()
     try:
         lacks |= {"takeover"} if stage.recorder.takeovers() < TAKEOVERS else set()
-        lacks |= {"end"} if len(_everything(stage, list(ENDED))) < ENDS else set()
+        if len(_everything(stage, list(ENDED))) < ENDS:
+            _lift(stage)  # else all that is asked for may wait for a lock
+            lacks |= {"end"}
     except (httpx2.HTTPError, AssertionError, record.Unreachable):
         return lacks | {"answer"}
     return lacks
@@ -168,16 +170,20 @@ def _settle(stage: Stage) -> float:
         try:
             for schedule in stage.get("/schedules")["items"]:
                 stage.http("DELETE", f"/schedules/{schedule['name']}")
-            # Nobody would lift what a failed deploy or a rollback has left.
-            for sort in ("locks", "holds"):
-                for mark in stage.get(f"/{sort}")["items"]:
-                    stage.http("DELETE", f"/{sort}/{mark['id']}")
+            _lift(stage)
             if not _everything(stage, ["DELAYED", "ENQUEUED", "PENDING"]):
                 break
         except (httpx2.HTTPError, AssertionError):
             pass
         time.sleep(0.3)
     return now() - began
+
+
+def _lift(stage: Stage) -> None:
+    """Lift what a failed deploy or a rollback has left: nobody else would."""
+    for sort in ("locks", "holds"):
+        for mark in stage.get(f"/{sort}")["items"]:
+            stage.http("DELETE", f"/{sort}/{mark['id']}")
 
 
 def _everything(stage: Stage, states: list[str]) -> list[dict[str, Any]]:
