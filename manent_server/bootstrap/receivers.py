@@ -1,4 +1,4 @@
-"""Those the record is handed on to, each under a lease of its own."""
+"""Who chains the record, and those it is handed on to, each under a lease of its own."""
 
 import socket
 from collections.abc import Callable
@@ -10,12 +10,14 @@ from typing import Final
 from manent_server.engine.version import build
 from manent_server.observability import siem
 from manent_server.observability.audit_file import AuditFile, AuditStdout
+from manent_server.observability.seal import Seal
 from manent_server.observability.siem import Origin
 from manent_server.observability.siem_stream import SiemStream, Trust
 from manent_server.settings import Settings
 from manent_server.settings.audit import FILE, SCHEME
 from manent_server.settings.checks import host_and_port
 from manent_server.settings.values import AuditSink
+from manent_server.usecases.chain import Chainer
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.hand_on import HandOn, Receiver
 from manent_server.worker.loops import Job
@@ -24,14 +26,20 @@ _EVERY: Final = timedelta(milliseconds=500)
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """A job for each receiver; one that is dead keeps nobody else waiting."""
+    """The chainer, and a job for each receiver: one that is dead keeps nobody else waiting.
+
+    Raises:
+        ConfigurationError: The key that signs cannot be used.
+    """
+    seal = Seal(settings.audit.key) if settings.audit.key is not None else None
+    chainer = Job("audit", _EVERY, lambda desk: Chainer(desk, seal).round)
     found: dict[str, Callable[[], Receiver]] = {
         name: partial(_stream, sink) for name, sink in settings.audit.sinks.items()
     }
     file = settings.audit.file
     if file is not None:
         found[FILE] = partial(_file, file, settings.audit.file_limit)
-    return [_job(name, make) for name, make in found.items()]
+    return [chainer, *(_job(name, make) for name, make in found.items())]
 
 
 def _job(name: str, make: Callable[[], Receiver]) -> Job:

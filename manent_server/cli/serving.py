@@ -10,6 +10,7 @@ from typing import Any
 from manent_server.api.app import create_app, create_probe_app
 from manent_server.api.server import Front, Listener
 from manent_server.bootstrap import crew as crews
+from manent_server.bootstrap import receivers
 from manent_server.bootstrap.house import House
 from manent_server.domain import duration
 from manent_server.domain.errors import Unavailable
@@ -50,6 +51,7 @@ class Service:
         self._couriers: Sequence[Fleet] = ()
         self._desk = house.desk(self._report)
         self._refusals = Refusals(house.store)
+        self._receivers = receivers.jobs(house.settings)
         self._tally = Tally(self._refusals)
         crews.watch(house, self._desk)
 
@@ -118,7 +120,11 @@ class Service:
         loops = Loops(
             self._desk,
             holder,
-            [*jobs(self._house.settings, self._house.metrics), *self._of_the_worker()],
+            [
+                *jobs(self._house.settings, self._house.metrics),
+                *self._receivers,
+                *self._of_the_worker(),
+            ],
             lasts=crews.lease_length(self._house.settings),
         )
         loops.start()

@@ -12,6 +12,7 @@ from manent_server.bootstrap import house
 from manent_server.domain.audit import Known
 from manent_server.domain.errors import ConfigurationError
 from manent_server.engine.migration import library
+from manent_server.observability.seal import Trusted
 from manent_server.store import migrate
 from manent_server.usecases import verify as verifying
 
@@ -26,7 +27,11 @@ def verify(path: Path, environ: Mapping[str, str], *, known: str | None) -> bool
         raise ConfigurationError(
             "the database is not of this release", next="run manent-server migrate first"
         )
-    found = verifying.verify(opened.store, known=place)
+    audit = opened.settings.audit
+    mine = [audit.key] if audit.key is not None else []
+    trusted = Trusted([*mine, *audit.trusted_keys])
+    signed = trusted.good if trusted else None
+    found = verifying.verify(opened.store, known=place, signed=signed)
     shown = {"verified": found.broken is None, **asdict(found)}
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
     return found.broken is None

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from json.encoder import encode_basestring
@@ -139,25 +140,44 @@ class Entry:
         return f'{{"number":{self.number},"hash":"{self.hash}","record":{self.text}}}\n'
 
 
+def seal(number: int, hash: str, at: str) -> str:  # noqa: A002 - its name
+    """What a checkpoint signs: that the chain has this hash at this number, at that instant."""
+    return f"manent audit checkpoint\n{number}\n{hash}\n{at}"
+
+
+Signed = Callable[[str, str, str], bool]
+"""Whether a key, by its name, has signed a text: key, text, signature."""
+_REMEMBERED: Final = 20_000
+_IS_CHECKPOINT: Final = f'"action":"{CHECKPOINT}"'
+
+
 class Walk:
     """Goes along the chain from its beginning.
 
     Args:
         known: A place that must be in it.
+        signed: Asked about checkpoints; None: nobody is trusted, they are only counted.
 
     Attributes:
         number: Of the last record that was good.
         hash: Its hash.
+        checkpoints: How many there were.
+        signed_to: The number up to which one whose key is trusted has signed.
     """
 
-    def __init__(self, known: Known | None = None) -> None:
+    def __init__(self, known: Known | None = None, signed: Signed | None = None) -> None:
+        self.checkpoints = 0
+        self.signed_to: int | None = None
+        self._signed = signed
+        # Hashes of the last numbers: a checkpoint names one of a moment ago.
+        self._hashes: deque[str] = deque(maxlen=_REMEMBERED)
         self.number = 0
         self.hash = GENESIS
         self._known = known
 
     def step(self, place: Link) -> Break | None:
         """Go on by one; what is wrong there, if anything."""
-        wrong = self._hole(place) or self._wrong(place)
+        wrong = self._hole(place) or self._wrong(place) or self._unsigned(place)
         if wrong is not None:
             return wrong
         known = self._known
@@ -165,6 +185,37 @@ class Walk:
             detail = f"number {known.number} has another hash than the one that was kept"
             return Break("rewritten", known.number, detail)
         self.number, self.hash = place.number, place.hash
+        self._hashes.append(place.hash)
+        return None
+
+    def _unsigned(self, place: Link) -> Break | None:
+        """What is wrong with a checkpoint."""
+        if place.text is None or _IS_CHECKPOINT not in place.text:
+            return None
+        record = parse(place.text)
+        if record["action"] != CHECKPOINT:
+            return None
+        self.checkpoints += 1
+        if self._signed is None:
+            return None
+        wrong = self._forged(record)
+        if wrong is not None:
+            return Break("checkpoint", place.number, f"the checkpoint {place.number} {wrong}")
+        self.signed_to = int(record["detail"]["number"])
+        return None
+
+    def _forged(self, record: Mapping[str, Any]) -> str | None:
+        detail = record["detail"] or {}
+        number, said = detail.get("number"), detail.get("hash")
+        if not isinstance(number, int):
+            return "names no number"
+        back = self.number - number
+        if not 0 <= back < len(self._hashes) or self._hashes[-1 - back] != said:
+            return "names a place that is not in the chain"
+        text = seal(number, said, record["at"])
+        key, signature = str(detail.get("key")), str(detail.get("signature"))
+        if self._signed is not None and not self._signed(key, text, signature):
+            return "is not signed by a key that is trusted"
         return None
 
     def end(self) -> Break | None:

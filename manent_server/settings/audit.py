@@ -9,7 +9,7 @@ from manent_server.settings import checks, values
 from manent_server.settings.kinds import Choice, File, Or, Size, Text
 from manent_server.settings.node import Node, Scalar, Table
 from manent_server.settings.reading import Invalid, Reading
-from manent_server.settings.structures import REQUIRED, Key, Section, TableOf
+from manent_server.settings.structures import REQUIRED, Key, ListOf, Section, TableOf
 
 STDOUT: Final = "-"
 FILE: Final = "file"
@@ -91,6 +91,13 @@ AUDIT: Final = Section(
     (
         Key("file", Or(FileOrStdout()), "audit.jsonl", '"-" = stdout, null = none'),
         Key("file_limit", Size(), "100MiB", "at this size a file is put aside; none is deleted"),
+        Key(
+            "key",
+            Or(File()),
+            "null",
+            "PEM file with the Ed25519 key that signs the chain; null = none",
+        ),
+        Key("trusted_keys", ListOf(File()), "[]", "PEM files of keys that signed it before"),
         Key("sinks", Sinks(_SINK, "audit sink"), "{}", "receivers of the record, by name"),
     ),
     values.Audit,

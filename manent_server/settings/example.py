@@ -21,6 +21,7 @@ _HINTS = {
     "oidc": "where people sign in, by name; see the end",
     "trust": "which CI jobs may what, by name; see the end",
     "roles": "what a group may: GROUP: {role, applications, environments}; see the end",
+    "trusted_keys": "public or private ones",
     "sinks": "receivers of the record, by name; see the end",
     "people": "who people are elsewhere, by login; see the end",
     "chat": "examples are at the end",

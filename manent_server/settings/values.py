@@ -297,6 +297,8 @@ class Audit:
 
     file: Path | str | None
     file_limit: int
+    key: Path | None
+    trusted_keys: tuple[Path, ...]
     sinks: Mapping[str, AuditSink]
 
 

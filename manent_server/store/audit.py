@@ -236,6 +236,29 @@ def chain(tx: Transaction, *, limit: int) -> int:
     return len(rows)
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A place of the chain that was signed, and when."""
+
+    number: int
+    at: datetime
+
+
+def last_checkpoint(tx: Transaction) -> Checkpoint | None:
+    """The newest checkpoint."""
+    row = tx.connection.execute(_last_checkpoint(tx.tables)).one_or_none()
+    if row is None:
+        return None
+    return Checkpoint(int(audit.parse(row.record)["detail"]["number"]), row.at)
+
+
+@cache
+def _last_checkpoint(tables: Tables) -> sa.Select[Any]:
+    a = tables.audit
+    query = sa.select(a.c.at, a.c.record).where(sa.text("action = 'audit.checkpoint'"))
+    return query.order_by(a.c.entry.desc()).limit(1)
+
+
 def links(tx: Transaction, *, after: int, limit: int) -> Iterator[Link]:
     """The chain from a number on, each place with its record."""
     for row in tx.connection.execute(_links(tx.tables), {"after": after, "most": limit}):

@@ -8,6 +8,7 @@ from manent_server.store.naming import Naming, at, count, index, table, text
 
 def audit(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
     """Records, their chain, what waits for its place in it, and the positions of sinks."""
+    is_checkpoint = sa.text("action = 'audit.checkpoint'")
     records: list[sa.schema.SchemaItem] = [
         # In the order of writing; what commits late has a low one.
         sa.Column("entry", Big, primary_key=True, autoincrement=True),
@@ -23,6 +24,12 @@ def audit(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         sa.UniqueConstraint("id", name="manent_audit_id"),
         index(name, "audit_deploy", ["deploy"]),
         index(name, "audit_at", ["at"]),
+        sa.Index(
+            name.index("audit_checkpoints"),
+            "entry",
+            sqlite_where=is_checkpoint,
+            postgresql_where=is_checkpoint,
+        ),
     ]
     chain: list[sa.schema.SchemaItem] = [
         sa.Column("number", Big, primary_key=True, autoincrement=False),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from manent_server.domain.audit import Break, Known, Link, Walk
+from manent_server.domain.audit import Break, Known, Link, Signed, Walk
 from manent_server.store import audit
 from manent_server.store.transaction import Store
 
@@ -18,30 +18,35 @@ class Verified:
         records: How many numbers were good, from the first on.
         hash: Of the last of them.
         waiting: Records that have no number yet: nothing vouches for them so far.
+        checkpoints: How many signed places the chain has.
+        signed_to: The number up to which a trusted key has signed; None if no key is trusted.
         broken: The first place that is not; None if everything is.
     """
 
     records: int
     hash: str
     waiting: int
+    checkpoints: int
+    signed_to: int | None
     broken: Break | None
 
 
-def verify(store: Store, *, known: Known | None = None) -> Verified:
+def verify(store: Store, *, known: Known | None = None, signed: Signed | None = None) -> Verified:
     """Read the whole chain; memory does not grow with it, and nothing waits for it.
 
     Args:
         store: Where it is.
         known: A place of the chain that was kept elsewhere.
+        signed: Asked about the signatures of checkpoints; None: they are only counted.
 
     Raises:
         Unavailable: The database does not answer.
     """
-    walk = Walk(known)
+    walk = Walk(known, signed)
     broken = _along(store, walk) or walk.end() or _beside(store)
     with store.read() as tx:
         waiting = audit.waiting(tx)
-    return Verified(walk.number, walk.hash, waiting, broken)
+    return Verified(walk.number, walk.hash, waiting, walk.checkpoints, walk.signed_to, broken)
 
 
 def _along(store: Store, walk: Walk) -> Break | None:

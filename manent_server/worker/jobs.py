@@ -13,14 +13,13 @@ from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
 from manent_server.store import chats, records
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import chain, executors, fire, publish, wake
+from manent_server.usecases import executors, fire, publish, wake
 from manent_server.usecases.auto_promote import AutoPromotion
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.survey import Survey
 from manent_server.worker.loops import Job
 
 _AT_ONCE = timedelta(milliseconds=300)
-_HALF = timedelta(milliseconds=500)
 _SOON = timedelta(seconds=1)
 _PROMOTION = timedelta(seconds=2)
 _DISPOSAL = timedelta(minutes=1)
@@ -53,7 +52,6 @@ def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
         Job("disposal", _DISPOSAL, lambda desk: Disposal(desk).round),
         Job("outbox", _AT_ONCE, lambda desk: partial(publish.publish, desk)),
-        Job("audit", _HALF, lambda desk: partial(chain.chain, desk)),
         Job("events", _HOURLY, lambda desk: partial(publish.forget, desk)),
         Job("chats", _MINUTE, lambda desk: partial(forget_seen, desk)),
         Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),

@@ -18,6 +18,7 @@ KEPT = ("audit", "audit_chain")
 
 def create_tables(name: Naming, create: Create) -> None:
     """Records, their chain, what waits for its place in it, and the positions of sinks."""
+    is_checkpoint = sa.text("action = 'audit.checkpoint'")
     create(
         "audit",
         sa.Column("entry", BIG, primary_key=True, autoincrement=True),
@@ -32,6 +33,12 @@ def create_tables(name: Naming, create: Create) -> None:
         sa.UniqueConstraint("id", name="manent_audit_id"),
         sa.Index(name.index("audit_deploy"), "deploy"),
         sa.Index(name.index("audit_at"), "at"),
+        sa.Index(
+            name.index("audit_checkpoints"),
+            "entry",
+            sqlite_where=is_checkpoint,
+            postgresql_where=is_checkpoint,
+        ),
     )
     create(
         "audit_chain",

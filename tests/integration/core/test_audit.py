@@ -4,12 +4,15 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from manent_server.domain import audit
 from manent_server.domain.audit import Known
+from manent_server.store import audit as rows
 from manent_server.store import records
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -248,3 +251,80 @@ def test_many_writers_and_two_chainers_leave_one_chain(postgres_core: Core):
 
     told = verify.verify(core.store)
     assert (told.records, told.waiting, told.broken) == (4 * (16 + 2 * 4), 0, None)
+
+
+class Fake:
+    """Signs by turning a text round."""
+
+    name = "fake"
+
+    def sign(self, text: str) -> str:
+        return text[::-1]
+
+
+def is_signed(key: str, text: str, signature: str) -> bool:
+    return key == "fake" and signature == text[::-1]
+
+
+def test_the_chain_is_signed_now_and_then(core: Core):
+    chainer = chain.Chainer(core.desk, Fake())
+    do(core, 3)
+    chainer.round()
+    chainer.round()
+    chainer.round()
+    told = verify.verify(core.store, signed=is_signed)
+    assert (told.records, told.checkpoints, told.signed_to, told.broken) == (4, 1, 3, None)
+
+    do(core, 5)
+    chainer.round()
+    chainer.round()
+    assert verify.verify(core.store).checkpoints == 1
+    do(core, 1001)
+    chainer.round()
+    chainer.round()
+    told = verify.verify(core.store, signed=is_signed)
+    assert (told.checkpoints, told.signed_to) == (2, 1010)
+
+
+@pytest.mark.parametrize("change", [{"signature": "x"}, {"key": "eve"}, {"number": 1}])
+def test_a_forged_checkpoint_is_named(core: Core, change: dict[str, Any]):
+    """Whoever writes a whole new chain cannot sign it."""
+    do(core, 3)
+    chain.chain(core.desk)
+    number, last = verify.verify(core.store).records, verify.verify(core.store).hash
+    with core.store.write() as tx:
+        at = tx.now()
+        signature = audit.seal(number, last, audit.instant(at))[::-1]
+        good = {"number": number, "hash": last, "key": "fake", "signature": signature}
+        deed = Deed("manent", audit.CHECKPOINT, detail=good | change)
+        records.write_audit(tx, deed, at=at)
+    chain.chain(core.desk)
+    broken = verify.verify(core.store, signed=is_signed).broken
+    assert broken is not None
+    assert (broken.kind, broken.number) == ("checkpoint", 4)
+    assert verify.verify(core.store).broken is None
+
+
+def test_a_role_that_may_only_add_is_enough(postgres_core: Core):
+    """What the page grants: to write records and to chain them, and nothing else."""
+    page = Path(__file__).parents[3] / "docs/how-to/keep-and-check-the-record.md"
+    grants = page.read_text().partition("```sql\n")[2].partition("```")[0].split(";")
+    with postgres_core.store.write() as tx:
+        run = tx.connection.exec_driver_sql
+        run("CREATE ROLE manent_server")
+        try:
+            for grant in filter(str.strip, grants):
+                run(grant)
+            run("GRANT INSERT ON manent.events TO manent_server")
+            run("GRANT USAGE ON ALL SEQUENCES IN SCHEMA manent TO manent_server")
+            run("SET LOCAL ROLE manent_server")
+            records.write_audit(tx, Deed("ann", "lock.set"), at=tx.now())
+            assert rows.chain(tx, limit=10) == 1
+            with pytest.raises(sa.exc.ProgrammingError, match="permission denied"), tx.savepoint():
+                run("DELETE FROM manent.audit_chain")
+            with pytest.raises(sa.exc.ProgrammingError, match="permission denied"), tx.savepoint():
+                run("UPDATE manent.audit SET actor = 'eve'")
+        finally:
+            run("RESET ROLE")
+            run("DROP OWNED BY manent_server")
+            run("DROP ROLE manent_server")

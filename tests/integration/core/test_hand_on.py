@@ -126,7 +126,9 @@ def test_another_process_goes_on_where_this_one_was(core: Core, fake: Fake):
 
 def test_a_dead_receiver_shows_and_keeps_nobody_from_being_ready(core: Core, fake: Fake):
     sink = AuditSink("cef", "tls://siem.example:6514", None, None, None)
-    core.settings = replace(core.settings, audit=Audit(Path("audit.jsonl"), 10**6, {"siem": sink}))
+    core.settings = replace(
+        core.settings, audit=Audit(Path("audit.jsonl"), 10**6, None, (), {"siem": sink})
+    )
     write(core, 3)
     fake.error = ConnectionRefusedError("nobody listens")
     HandOn(core.desk, "siem", fake).round()
