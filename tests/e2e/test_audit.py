@@ -42,20 +42,20 @@ def test_a_deploy_stands_in_the_file_and_the_chain_holds(shared: Rig) -> None:
         assert audit.link(last, number, text) == found["hash"]
         last = found["hash"]
     said = shared.server_cli(["audit", "verify", "--known", f"{number}:{last}"])
-    assert said.code == 0, said
-    assert json.loads(said.out)["verified"] is True
+    assert said.returncode == 0, said
+    assert json.loads(said.stdout)["verified"] is True
 
 
 def test_a_known_place_that_is_another_is_named(shared: Rig) -> None:
     said = shared.server_cli(["audit", "verify", "--known", f"1:{'f' * 64}"])
-    assert said.code == 1
-    assert json.loads(said.out)["broken"]["kind"] == "rewritten"
-    assert shared.server_cli(["audit", "verify", "--known", "x"]).code == 2
+    assert said.returncode == 1
+    assert json.loads(said.stdout)["broken"]["kind"] == "rewritten"
+    assert shared.server_cli(["audit", "verify", "--known", "x"]).returncode == 2
 
 
 def test_manent_audit_tells_of_a_deploy(shared: Rig) -> None:
     deploy = shared.deploy("2")["id"]
     shared.ended(deploy)
     said = shared.cli(["audit", "--deploy", deploy, "-o", "jsonl"])
-    actions = [json.loads(line)["action"] for line in said.out.splitlines()]
+    actions = [json.loads(line)["action"] for line in said.stdout.splitlines()]
     assert actions == ["deploy.ended", "deploy.started", "deploy.requested"]
