@@ -2,6 +2,7 @@
 
 from tests.chaos import (
     checkers_approvals,
+    checkers_audit,
     checkers_hooks,
     checkers_rows,
     checkers_time,
@@ -12,6 +13,7 @@ from tests.chaos.history import History
 
 CHECKERS: tuple[Checker, ...] = (
     *checkers_approvals.CHECKERS,
+    *checkers_audit.CHECKERS,
     *checkers_hooks.CHECKERS,
     *checkers_rows.CHECKERS,
     *checkers_time.CHECKERS,

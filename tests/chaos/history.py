@@ -105,6 +105,7 @@ class History:
     lines: list[Line] = field(default_factory=list)
     deploys: list[dict[str, Any]] = field(default_factory=list)
     inventory: list[dict[str, Any]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
     leaks: list[str] = field(default_factory=list)
     exits: list[dict[str, Any]] = field(default_factory=list)
 
@@ -129,7 +130,7 @@ class History:
 _MADE: dict[str, Callable[..., Any]] = {
     "calls": Call, "ledger": Mark, "faults": Fault, "changes": Change, "lines": Line,
 }  # fmt: skip
-_LISTS = (*_MADE, "deploys", "inventory", "leaks", "exits")
+_LISTS = (*_MADE, "deploys", "inventory", "records", "leaks", "exits")
 
 
 def read(path: Path) -> History:

@@ -35,6 +35,12 @@ _WATCHED: dict[str, tuple[str, ...]] = {
     "votes": ("approval", "identity", "decision", "comment", "digest"),
     "schedule_runs": ("result", "deploy"),
 }  # fmt: skip
+_CHAINED_WITHIN = 20.0
+_UNCHAINED = "SELECT count(*) FROM manent.audit_waiting"
+_CHAIN = (
+    "SELECT c.number, c.hash, a.record AS text FROM manent.audit_chain c "
+    "JOIN manent.audit a ON a.entry = c.entry ORDER BY c.number"
+)
 _MARK = tuple(Mark.__dataclass_fields__)
 
 
@@ -130,7 +136,19 @@ class Recorder:
         with psycopg.connect(self._url, row_factory=dict_row) as connection:
             rows = connection.execute(_READ, {"offset": offset()}).fetchall()
         self.history.changes = [_change(row) for row in rows]
+        self._collect_audit()
         return self.history
+
+    def _collect_audit(self) -> None:
+        """The chain, once everything that was committed had the time to get its number."""
+        with psycopg.connect(self._url, row_factory=dict_row, autocommit=True) as connection:
+            end = now() + _CHAINED_WITHIN
+            while (left := connection.execute(_UNCHAINED).fetchone()) and now() < end:
+                if not left["count"]:
+                    break
+                time.sleep(0.2)
+            self.history.settings["unchained"] = left["count"] if left else 0
+            self.history.records = connection.execute(_CHAIN).fetchall()
 
 
 def _change(row: dict[str, Any]) -> Change:
