@@ -2,7 +2,7 @@
 
 `python -m bench --quick` measures little, to see that it works; `--only NAME` (more than once)
 measures some: deploys, throughput, hook, lines, start, idle, waiting, restart,
-takeover, pending.
+audit, takeover, pending.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    audit,
     deploys,
     history,
     hooks,
@@ -48,6 +49,7 @@ PARTS: Mapping[str, Part] = {
     "waiting": lambda ours, _, __, size: waiting.for_approval(ours, size),
     "restart": lambda ours, _, __, size: restart.of_a_killed_worker(ours, size),
     "pending": lambda _, __, folder, size: takeover.of_many_deploys(folder / "p", _DURABLE, size),
+    "audit": lambda _, __, folder, size: audit.checked_and_written(folder / "a", _DURABLE, size),
     "takeover": lambda ours, _, __, size: takeover.of_killed_workers(ours, size),
 }
 

@@ -22,10 +22,11 @@ class Size:
     takeovers: int = 7
     pending: int = 500
     waiting: int = 10_000
+    records: int = 100_000
     seed: int = 1
 
 
 QUICK = Size(
     pairs=3, deploys=3, burst=12, hooks=10, lines=20_000, line_pairs=2, starts=5, idle=3.0,
-    restarts=1, kills=2, takeovers=3, waiting=500,
+    restarts=1, kills=2, takeovers=3, waiting=500, records=10_000,
 )  # fmt: skip

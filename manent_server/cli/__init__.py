@@ -51,7 +51,7 @@ def main() -> None:
     # Loading leaves no garbage behind, and looking for it takes a tenth of the time.
     gc.disable()
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except ManentError as error:
         _complain(error)
         raise SystemExit(_exit_code(error)) from None
@@ -64,6 +64,9 @@ def main() -> None:
             sys.stderr.write(f"{error.format_message()}\n")
             raise SystemExit(error.exit_code) from None
         raise
+    if isinstance(code, int) and code:
+        # So a command ends with a code of its own.
+        raise SystemExit(code)
 
 
 def _complain(error: ManentError) -> None:
