@@ -22,10 +22,10 @@ class Seal:
 
     def __init__(self, path: Path) -> None:
         # Loading the library takes as long as the rest of a small command.
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - see above
             Ed25519PrivateKey,
         )
-        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - see above
             load_pem_private_key,
         )
 

@@ -20,7 +20,7 @@ def test_whoever_has_the_public_half_can_check(tmp_path: Path):
     private = key(tmp_path)
     public = tmp_path / "public.pem"
     subprocess.run(
-        ["openssl", "pkey", "-in", str(private), "-pubout", "-out", str(public)],  # noqa: S607
+        ["openssl", "pkey", "-in", str(private), "-pubout", "-out", str(public)],  # noqa: S607 - whichever is there
         check=True,
         capture_output=True,
     )
