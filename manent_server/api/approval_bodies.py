@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from manent_server.api.bodies import Body, Parameters
 from manent_server.api.fields import Limit, Name, Reason, Text
@@ -12,6 +12,15 @@ StateName = Literal["waiting", "approved", "rejected", "expired", "void", "ended
 
 class DecisionBody(Body):
     """What one says to an approval."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"decision": {"const": "approve"}}},
+                {"required": ["comment"], "properties": {"comment": {"type": "string"}}},
+            ]
+        }
+    )
 
     decision: Literal["approve", "reject"]
     comment: Reason | None = Field(default=None, description="A rejection needs one.")

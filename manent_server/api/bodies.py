@@ -320,7 +320,7 @@ class NoticeQuery(Parameters):
     """Which notices to list."""
 
     state: Literal["waiting", "delivered", "dead"] | None = None
-    sink: Annotated[str, Field(min_length=1, max_length=80)] | None = None
+    sink: Name | None = None
     before: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="`next` of the page before."
     )

@@ -99,10 +99,12 @@ Lasting = Annotated[str, StringConstraints(pattern=_DURATION)]
 Signed = Annotated[str, StringConstraints(min_length=1, max_length=16384, pattern=_SIGNED)]
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=_URL)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
-StepName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+StepName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
 Span = Annotated[
-    timedelta, BeforeValidator(_span), WithJsonSchema({"type": "string", "pattern": "^[0-9]"})
+    timedelta,
+    BeforeValidator(_span),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,5}(ms|s|m|h)$"}),
 ]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
 Priority = Annotated[int, Field(ge=0, le=1000), BeforeValidator(whole)]

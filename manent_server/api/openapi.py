@@ -12,8 +12,8 @@ from manent_server.api import problem, shapes
 from manent_server.api.route import PREFIX
 from manent_server.api.signin import PUBLIC
 
-_COMMON = (401, 403, 404, 422, 429, 431, 500, 503)
-_WITH_BODY = (400, 408, 409, 413, 415)
+_COMMON = (401, 403, 404, 409, 422, 429, 431, 500, 503)
+_WITH_BODY = (400, 408, 413, 415)
 _WORDS = {status.code: status.title for status in problem.STATUS.values()} | problem.TITLES
 _WORDS |= {409: "In conflict with the present state, or refused by policy", 422: "Not acceptable"}
 

@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-
-import httpx2
 
 from manent_server.domain.assertion import AssertionRefused, Claims
 from manent_server.domain.errors import Unavailable
 from manent_server.sources import signature
 from manent_server.sources.signature import Jwk, KeyUnknown, Signed
+
+if TYPE_CHECKING:
+    import httpx2
 
 _log = logging.getLogger(__name__)
 
@@ -141,6 +142,9 @@ def read(url: str) -> Mapping[str, Any]:
     Raises:
         Unfetched: It cannot be had.
     """
+    # Loaded by who signs in: no command and no server without OIDC needs it.
+    import httpx2  # noqa: PLC0415 - see above
+
     try:
         with (
             httpx2.Client(timeout=_TIMEOUT, trust_env=False) as client,
@@ -158,7 +162,7 @@ def read(url: str) -> Mapping[str, Any]:
     return found
 
 
-def _body(answer: httpx2.Response) -> bytes:
+def _body(answer: "httpx2.Response") -> bytes:
     ends = time.monotonic() + _TIMEOUT
     found = bytearray()
     for chunk in answer.iter_bytes():

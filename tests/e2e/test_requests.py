@@ -198,8 +198,8 @@ def mutating_routes(rig: Rig) -> list[tuple[str, str]]:
         for path, methods in paths.items()
         for method, operation in methods.items()
         if method in ("post", "put", "patch", "delete")
-        # Signing in and out needs no right; chats sign what they send.
-        if operation.get("x-right") not in (None, "public", "signed in")
+        # Signing in and out needs no right, one's own account of a chat that to read.
+        if operation.get("x-right") not in (None, "public", "signed in", "read")
     ]
 
 

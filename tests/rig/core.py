@@ -28,6 +28,7 @@ from manent_server.store import deploys, queue, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.engine import Engines, connect, dispose
 from manent_server.store.migrate import migrate
+from manent_server.store.repeat import Outages
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Store, Transaction
 from manent_server.store.work import Attempt, StepRow
@@ -305,6 +306,8 @@ def build(ground: Ground, settings: Settings) -> Core:
     """A core on cleared ground, its policy in force; it has no worker yet."""
     ground.clear()
     store, dispatcher = ground.store, ground.dispatcher
+    # The outages another test has made are none of this one's.
+    store._outages = Outages(ground.engines.url)
     admission = Admission(store, dispatcher, stale_after=STALE_AFTER)
     host = Host({"fake": Plugin("fake", "1", HOOKS, "idempotent")}, {})
     report: dict[str, Any] = {"draining": False, "running": 0, "reasons": []}

@@ -248,7 +248,7 @@ def test_a_receiver_that_is_gone_is_told_nothing_more(core: Core, board: Receive
         "dropped": 1,
     }
     assert deeds(core, "notice.failed") == []
-    [sink] = sinks.shown(core.desk)["items"]
+    [sink] = [one for one in sinks.shown(core.desk)["items"] if one["name"] == "board"]
     assert (sink["is_on"], sink["dead"], sink["waiting"]) == (False, 4, 0)
     assert "410" in sink["off_reason"]
 
