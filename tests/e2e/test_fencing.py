@@ -160,6 +160,7 @@ def test_a_worker_that_cannot_renew_kills_its_hook_and_goes_on_when_it_can(lone:
     try:
         lease_until = boot_of(lone.column(deploy, "lease_until"))
         until(lambda: "leases" in str(reasons(rig)), what="the fence", limit=15)
+        until(lambda: "no heartbeat for a whole lease" in rig.logs(), what="a word of it")
     finally:
         lone.proxy.restore()
     assert rig.ended(deploy, limit=40)["outcome"] == "deployed"
@@ -172,7 +173,6 @@ def test_a_worker_that_cannot_renew_kills_its_hook_and_goes_on_when_it_can(lone:
     assert results == [("interrupted", 1), ("succeeded", 2)]
     assert rig.process().pid == pid
     until(rig.is_ready, what="ready again")
-    assert "no heartbeat for a whole lease" in rig.logs()
 
 
 def reasons(rig: Rig, name: str = "w0") -> list[str] | None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,9 @@ def test_a_process_dies_with_the_tests(tmp_path):
     with parent, parent.stdout as output:
         child = int(output.readline())
         assert is_alive(child)
+        # Until then it has not yet asked to die with its parent.
+        words = Path(f"/proc/{child}/cmdline")
+        until(lambda: words.read_bytes().startswith(sys.executable.encode()), what="its program")
         parent.kill()
     until(lambda: not is_alive(child), what="the child's end", limit=20)
 
