@@ -144,7 +144,7 @@ def _record(desk: Desk, tally: Tally, *, caller: Caller, key: IdempotencyKey | N
 
     def work(tx: Transaction) -> None:
         if records.read_detail(tx, name) is None:
-            deed = Deed(caller.name, "history.pruned", detail=tally.answer(), id=name)
+            deed = Deed(caller, "history.pruned", detail=tally.answer(), id=name)
             records.write_audit(tx, deed, at=tx.now())
             once.remember(tx, caller, key, name)
 
