@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # reason for a property to fail.
 hypothesis.settings.register_profile(
     "manent",
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ _NAMED = {
     "template": ("templates",),
     "chat": ("chat",),
 }
+
+
+@cache
+def _sections() -> Mapping[str, tuple[str, ...]]:
+    """For each key name the sections that have it: the same for every file."""
+    return sections(TOP.keys)
 
 
 def load(
@@ -58,7 +65,7 @@ def load(
             environ=environ,
             folder=path.absolute().parent,
             names=_names(read.root, plugins),
-            sections=sections(TOP.keys),
+            sections=_sections(),
         )
         placing = Placing(read.root, reading, check_options, frozenset(needs_artifact))
         settings = _settings(path, read, read.root, placing)

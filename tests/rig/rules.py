@@ -22,9 +22,10 @@ from tests.rig.unsteady import Unsteady
 # regular expression for the whole reason.
 ALLOWED: tuple[str, ...] = (r"no Python 3\.13 here: .*",)
 # Processor seconds, not those on the wall: a busy machine must not fail a run. Beside servers that
-# share the caches and threads of a core the same work takes up to twice as many of them.
+# share the caches and threads of a core the same work takes up to three times as many of them:
+# the budget of `make unit` is the one that is meant.
 UNIT_BUDGET = 10.0
-BESIDE_OTHERS = 2.0
+BESIDE_OTHERS = 3.0
 _COST = "processor seconds"
 
 _UNIT = Path(__file__).parents[1] / "unit"
