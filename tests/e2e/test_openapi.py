@@ -36,9 +36,9 @@ def server(
     postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Server"]:
     # Seconds that no other process of a run has to spend.
-    import requests  # noqa: PLC0415
+    import requests  # noqa: PLC0415 - only where requests are drawn
 
-    from tests.e2e.fuzzing import Server  # noqa: PLC0415
+    from tests.e2e.fuzzing import Server  # noqa: PLC0415 - it loads what draws requests
 
     folder: Path = tmp_path_factory.mktemp("openapi")
     # Every operation is tried without a token, thousands of times.
