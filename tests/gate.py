@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests import audit
-from tests.rig import unsteady
+from tests.rig import tools, unsteady
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -27,6 +27,11 @@ CHECKS: dict[str, list[str]] = {
 }
 _PYTEST = [sys.executable, "-m", "pytest"]
 _UNIT = ["tests/unit", "-q", "--gate", "-n", "2"]
+_OF_THE_CHART = {
+    "the chart": lambda: tools.helm("v37"),
+    "the chart against the schemas of Kubernetes": tools.schemas,
+    "the chart in a real API server": tools.apiserver,
+}
 _SOAK = ["-m", "soak or hypothesis", "--hypothesis-profile", "soak", "--timeout", "0"]
 
 
@@ -97,6 +102,11 @@ def _audited(run: Callable[[], int]) -> int:
 def _mention_missing() -> None:
     if shutil.which("node") is None:
         _say("NOTE: no node here: the plugin in JavaScript is not tested (install nodejs)")
+    for what, find in _OF_THE_CHART.items():
+        try:
+            find()
+        except tools.Missing as missing:
+            _say(f"NOTE: {what} is not tested: {missing}")
 
 
 def _say(text: str) -> None:

@@ -193,8 +193,21 @@ def check(
 
 
 @app.command(name="migrate")
-def migrate_command(config: Config = None) -> None:
+def migrate_command(
+    config: Config = None,
+    *,
+    wait: Annotated[
+        str,
+        typer.Option(
+            "--wait",
+            metavar="DURATION",
+            help="How long to wait for a database that does not answer, and for another process "
+            "that migrates it.",
+        ),
+    ] = "15s",
+) -> None:
     """Bring the database up to date."""
     from manent_server.cli import errands
 
-    errands.bring_up_to_date(_path(config), os.environ)  # noqa: TID251 - the door
+    patience = errands.lasting(wait, option="--wait", such_as="10m")
+    errands.bring_up_to_date(_path(config), os.environ, patience=patience)  # noqa: TID251 - the door

@@ -72,10 +72,17 @@ def check(path: Path, environ: Variables, *, shown: str | None, against: str | N
     sys.stdout.write(f"{settings.path}: good\n")
 
 
-def bring_up_to_date(path: Path, environ: Variables) -> None:
-    """Migrate the database and say what was applied."""
+def bring_up_to_date(path: Path, environ: Variables, *, patience: timedelta = _PATIENCE) -> None:
+    """Migrate the database and say what was applied.
+
+    Args:
+        path: manent.yml.
+        environ: Variables it may name.
+        patience: How long to wait for a database that does not answer, and for another process
+            that migrates it.
+    """
     opened = house.open_house(path, environ)
-    report = migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
+    report = migrate.migrate(opened.engines, library=library(), patience=patience)
     done = [*report.applied, *(["engine"] if report.dbos else [])]
     sys.stdout.write("applied " + ", ".join(done) + "\n" if done else "nothing to do\n")
 
@@ -128,9 +135,13 @@ def _words(row: Mapping[str, Any]) -> tuple[str, ...]:
     return row["id"], row["name"], row["role"], area, f"{row['shown']}...", ended, used
 
 
-def lasting(text: str) -> timedelta:
-    """The duration after `--expires`."""
+def lasting(text: str, *, option: str = "--expires", such_as: str = "90d") -> timedelta:
+    """The duration after an option.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
     try:
         return duration.parse(text)
     except ValueError as error:
-        raise ConfigurationError(f"--expires {text}: {error}", next="such as 90d") from error
+        raise ConfigurationError(f"{option} {text}: {error}", next=f"such as {such_as}") from error

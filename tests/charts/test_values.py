@@ -1,0 +1,95 @@
+"""Every value of the chart is known to its schema, does something, and gives valid objects."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.charts.chart import CHART, HELMS, MINE, Helm, present
+from tests.charts.values import BESIDE, OTHER, at, leaves, other
+from tests.rig import tools
+from tests.rig.serve import merged
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+LEAVES = dict(leaves(VALUES))
+SWITCHES = [path for path, value in LEAVES.items() if isinstance(value, bool)]
+# Beside each other not all others can be: these decide over the rest.
+EVERYTHING = merged(
+    *(at(path, other(path, value)) for path, value in LEAVES.items() if path not in SWITCHES),
+    {"serviceMonitor": {"enabled": True}, "networkPolicy": {"restrictEgress": True}},
+    {"serviceAccount": {"token": True}},
+)
+LEAST = merged(MINE, *(at(path, False) for path in SWITCHES))  # noqa: FBT003 - a value of the chart
+
+
+def test_lint_finds_nothing(each_helm: Helm) -> None:
+    for values in (MINE, EVERYTHING, LEAST):
+        ended = each_helm.run("lint", "--strict", str(CHART), values=values)
+        assert ended.returncode == 0, ended.stdout
+        assert "[WARNING]" not in ended.stdout
+
+
+def test_every_value_counts(helm: Helm, tmp_path: Path) -> None:
+    """Each alone changes what is rendered, and is one the schema knows."""
+    cases: dict[str, dict[str, Any]] = {}
+    for path, value in LEAVES.items():
+        name = ".".join(path)
+        beside = merged(MINE, BESIDE.get(name, {}))
+        cases[f"{name} before"] = beside
+        cases[f"{name} after"] = merged(beside, at(path, other(path, value)))
+    found = helm.texts(cases, tmp_path / "all")
+    dead = [path for path in LEAVES if _is_dead(found, ".".join(path))]
+    assert dead == []
+
+
+def _is_dead(found: Mapping[str, str], name: str) -> bool:
+    before, after = found[f"{name} before"], found[f"{name} after"]
+    assert "kind: StatefulSet" in before
+    return before == after
+
+
+def test_the_list_of_other_values_is_of_values_that_exist() -> None:
+    assert {*OTHER, *BESIDE} <= {".".join(path) for path in LEAVES}
+
+
+@pytest.mark.parametrize("release", ["1.25", "1.33"])
+def test_what_is_rendered_is_valid(
+    helm: Helm, validate: Callable[[str, str], None], release: str
+) -> None:
+    """By the schemas of Kubernetes, unknown fields refused."""
+    capable = ("--api-versions", "policy/v1", "--kube-version", release)
+    texts = [helm.text(values, *capable) for values in (MINE, EVERYTHING, LEAST)]
+    without = [text.split("# Source: manent/templates/monitor.yaml")[0] for text in texts]
+    assert len(without[1]) < len(texts[1])
+    validate("\n---\n".join(without), release)
+
+
+def test_both_releases_of_helm_render_the_same(tmp_path: Path, helm: Helm) -> None:
+    older = Helm(present(lambda: tools.helm(HELMS[0])), tmp_path)
+    for values in (MINE, EVERYTHING, LEAST):
+        assert older.render(values) == helm.render(values)
+
+
+REFUSED = {
+    "a value there is not": {"workers": {}},
+    "a listener": {"settings": {"server": {"listen": "127.0.0.1:1"}}},
+    "a work folder": {"settings": {"worker": {"workdir": "work"}}},
+    "an include": {"settings": {"include": ["more.yml"]}},
+    "one name for all": {"settings": {"executor_id": "w"}},
+    "a file as database": {"settings": {"database": {"url": "sqlite:///manent.db"}}},
+    "a password": {"settings": {"database": {"url": "postgresql://manent:hunter2@db/manent"}}},
+    "a text for a number": {"worker": {"replicas": "two"}},
+    "a variable of manent's": {"environment": [{"name": "MANENT_CONFIG", "value": "x"}]},
+    "no drain": {"worker": {"terminationGracePeriodSeconds": 5}},
+    "root": {"pod": {"userID": 0}},
+    "no quantity": {"worker": {"volume": {"size": "big"}}},
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_the_schema_refuses(helm: Helm, what: str) -> None:
+    ended = helm.run("template", "r", str(CHART), values=merged(MINE, REFUSED[what]))
+    assert ended.returncode != 0
+    assert "schema" in ended.stderr
