@@ -51,9 +51,13 @@ def _attempts(
 def _said(history: History) -> dict[tuple[str, str, int], int]:
     """How many lines the attempts said whose own run of the deploy has also closed it.
 
-    Of others the last second may be missing: their worker was killed or lost the deploy.
+    Of others the last second may be missing: their worker was killed or lost the deploy. Who
+    closes a deploy for a worker that is lost takes it off that worker, and keeps its epoch.
     """
-    last = {change.row["id"]: change.row["epoch"] for change in history.of("deploys")}
+    last = {
+        change.row["id"]: None if _is_closed_by_another(change.row) else change.row["epoch"]
+        for change in history.of("deploys")
+    }
     good = {
         (change.row["deploy"], change.row["step"], change.row["attempt"])
         for change in history.of("attempts")
@@ -65,6 +69,10 @@ def _said(history: History) -> dict[tuple[str, str, int], int]:
         for run in runs(history.ledger)
         if run.has_ended and (run.first.deploy, run.step, run.first.attempt) in good
     }
+
+
+def _is_closed_by_another(deploy: Row) -> bool:
+    return deploy["state"] in ENDED and deploy["executor"] is None
 
 
 @checker("I11")

@@ -26,6 +26,16 @@ def test_what_two_have_approved_may_begin() -> None:
     assert complaints(story) == set()
 
 
+def test_the_last_words_of_a_lost_worker_may_be_missing() -> None:
+    """Its deploy was closed by whoever took the cancel, before it could write them down."""
+    story = good()
+    lines_lost_at_the_end(story)
+    for change in story.history.of("deploys"):
+        if change.row["id"] == "one" and change.row["state"] == "SUCCESS":
+            change.row["executor"] = None
+    assert complaints(story) == set()
+
+
 def another_deploy_beside(story: Story) -> None:
     story.epoch()
     story.mark("start", 1.5, "three", "deploy")
