@@ -112,6 +112,26 @@ def test_an_outage_of_the_database_in_mid_hook_costs_nothing(
     assert parted.process().is_running()
 
 
+def test_a_database_that_restarts_during_a_recovery_strands_nothing(
+    parted: Rig, fragile: Postgres
+) -> None:
+    """DBOS 716: while a start takes up what the one before left, and right after it has."""
+    parted.ledger.tell({"sleep": 60}, version="stranded", attempt=1)
+    deploys = [parted.deploy("stranded")["id"], parted.deploy("behind")["id"]]
+    until(lambda: parted.ledger.runs(deploy=deploys[0]), what="the hook to begin")
+    parted.kill()
+    parted.start(wait=False)
+    until(lambda: answers(parted, "/livez"), what="the listeners", limit=20)
+    pid = parted.process().pid
+    for _ in range(2):
+        fragile.stop(signal.SIGQUIT)
+        fragile.start()
+        until(parted.is_ready, what="ready", limit=30)
+    assert [parted.ended(deploy)["outcome"] for deploy in deploys] == ["deployed"] * 2
+    assert len(parted.ledger.runs(deploy=deploys[0])) == 2
+    assert parted.process().pid == pid
+
+
 def test_a_start_without_a_database_is_stopped_at_once(parted: Rig, fragile: Postgres) -> None:
     """B130, B37: until then it lives, is not ready and says so; the next start finds it."""
     parted.stop()
@@ -258,7 +278,7 @@ def start_twin(rig: Rig) -> None:
 def test_a_second_process_of_one_executor_id_waits_for_the_first(
     start_rig: StartRig, postgres_url: str
 ) -> None:
-    """B06: while the first drains nothing is taken twice; then the second has it all."""
+    """B06, DBOS 804: while the first drains nothing is taken twice; then the second has it all."""
     rig = start_rig(postgres_url)
     rig.ledger.tell({"sleep": 6}, version="1")
     deploy = rig.deploy("1")["id"]

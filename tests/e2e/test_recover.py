@@ -72,7 +72,7 @@ def lose(rig: Rig, executor: str, number: signal.Signals | None = None) -> None:
 
 
 def test_an_operator_recovers_what_a_lost_worker_left(rig: Rig) -> None:
-    """B12: the queued deploy names its blocker; recover frees the place within 10 s."""
+    """B12, DBOS 805: the queued deploy names its blocker; recover frees the place within 10 s."""
     first, lost = begin(rig, "r1")
     lose(rig, lost)
     second = rig.deploy("r2")["id"]
