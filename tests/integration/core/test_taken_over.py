@@ -139,7 +139,7 @@ def test_a_takeover_leaves_a_paused_deploy_to_its_person(core: Core, hand: Hand)
 
 @pytest.mark.postgres
 def test_a_restart_waits_for_the_recovery_that_is_under_way(postgres_core: Core):
-    """B21, DBOS 742: both want the row; what the recovery has dispatched is not dispatched again."""
+    """B21, DBOS 742: both want the row; nothing the recovery has dispatched is so again."""
     core = postgres_core
     running = Running(core)
     core.worker("w2")
