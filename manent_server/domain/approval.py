@@ -104,14 +104,20 @@ class Voter:
 
 @dataclass(frozen=True)
 class Vote:
-    """One decision, given once; `is_void`: something outside of the rule took its weight."""
+    """One decision, given once; `void`: why something outside of the rule took its weight."""
 
     voter: Voter
     decision: Said
     at: datetime
     comment: str | None = None
     channel: str = "api"
-    is_void: bool = False
+    void: str | None = None
+    session: str = ""
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it counts no more."""
+        return self.void is not None
 
 
 @dataclass(frozen=True)
@@ -194,8 +200,7 @@ def judge(rule: Rule, votes: Iterable[Vote], subject: Subject, people: People) -
         if vote.decision != Said.APPROVE:
             continue
         mine = vote.voter.identity
-        reason = "its token was revoked" if vote.is_void else None
-        reason = reason or why_not(rule, vote.voter, subject, people)
+        reason = vote.void or why_not(rule, vote.voter, subject, people)
         if reason is None:
             counting.setdefault(mine, vote.voter)
         else:

@@ -140,6 +140,11 @@ class Card:
         return [each for each in self.questions if each.is_open]
 
 
+def is_plain(name: str) -> bool:
+    """Whether an id of a chat has nothing in it that hides: no id of any chat has."""
+    return not any(unicodedata.category(c) in _HIDDEN for c in name)
+
+
 def plain(text: str, *, most: int = _LONGEST) -> str:
     """One line of visible characters: no controls, nothing that hides or turns text around."""
     spaced = re.sub(r"\s+", " ", text)

@@ -1,7 +1,7 @@
 """The record as lines of JSON: a file that is put aside when it is large, or stdout."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +9,19 @@ from manent_server.domain.audit import Entry
 
 _STDOUT: Final = 1
 _PRIVATE: Final = 0o600
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk.
+
+    Raises:
+        OSError: They cannot be.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class AuditFile:
@@ -19,12 +32,18 @@ class AuditFile:
     Args:
         path: Where.
         limit: The size at which it is put aside, as PATH.NUMBER after its first record.
+        sync: Has the names in a folder on the disk.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(
+        self, path: Path, limit: int, *, sync: Callable[[Path], None] = sync_folder
+    ) -> None:
         self._path = path
         self._limit = limit
+        self._sync = sync
         self._confirmed = 0
+        # One that is there may have been made by a process that crashed before its name was kept.
+        self._is_kept = False
 
     def give(self, entries: Sequence[Entry]) -> None:
         """Append; a line that a crash cut off is ended first.
@@ -33,7 +52,8 @@ class AuditFile:
             OSError: The disk is full, or the file cannot be written.
         """
         data = "".join(entry.line() for entry in entries).encode()
-        is_new = self._put_aside(entries[0].number)
+        if self._put_aside(entries[0].number):
+            self._is_kept = False
         handle = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
         try:
             if _is_torn(handle):
@@ -42,8 +62,9 @@ class AuditFile:
             os.fsync(handle)
         finally:
             os.close(handle)
-        if is_new:
-            _sync_folder(self._path.parent)
+        if not self._is_kept:
+            self._sync(self._path.parent)
+            self._is_kept = True
         self._confirmed = entries[-1].number
 
     def confirmed(self) -> int:
@@ -101,11 +122,3 @@ def _write(handle: int, data: bytes) -> None:
 def _is_torn(handle: int) -> bool:
     size = os.fstat(handle).st_size
     return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

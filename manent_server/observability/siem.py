@@ -50,7 +50,9 @@ class Sort:
 # application lifecycle, 6003 API activity (1 create, 3 update, 4 delete, 99 other).
 SORTS: Final[tuple[tuple[str, Sort], ...]] = (
     (r"access\.signin_failed", Sort((3002, 1), ("authentication", "start"))),
-    (r"access\..*", Sort((6003, 99), ("api", "denied"))),
+    (r"access\..*|chat\.refused", Sort((6003, 99), ("api", "denied"))),
+    (r"chat\.linked", Sort((6003, 1), ("iam", "creation"))),
+    (r"chat\.unlinked", Sort((6003, 4), ("iam", "deletion"))),
     (r"deploy\.started", Sort((6002, 3), ("package", "start"))),
     (r"deploy\.ended", Sort((6002, 8), ("package", "change"))),
     (r"deploy\..*", Sort((6002, 99), ("package", "info"))),
@@ -62,6 +64,7 @@ SORTS: Final[tuple[tuple[str, Sort], ...]] = (
     (r".*\.(deleted|lifted|forgotten)", Sort((6003, 4), ("configuration", "deletion"))),
     (r".*", Sort((6003, 3), ("configuration", "change"))),
 )
+_REFUSALS: Final = frozenset({"chat.refused", "schedule.refused"})
 _GOOD_ENDS: Final = frozenset({"deployed", "partial", None})
 
 
@@ -83,7 +86,7 @@ class Told:
     def is_failure(self) -> bool:
         """Whether somebody was refused, or a deploy failed."""
         action, detail = self.record["action"], self.record["detail"] or {}
-        if action.startswith("access."):
+        if action.startswith("access.") or action in _REFUSALS:
             return True
         return action == "deploy.ended" and detail.get("outcome") not in _GOOD_ENDS
 

@@ -52,6 +52,8 @@ def _sessions(name: Naming) -> list[sa.schema.SchemaItem]:
         at("created_at", null=False),
         at("expires_at", null=False),
         at("revoked_at"),
+        # Null: it has not, or has signed out.
+        text("revoked_by", null=True),
         sa.UniqueConstraint("hash", name="manent_sessions_hash"),
         sa.UniqueConstraint("proof", name="manent_sessions_proof"),
         index(name, "sessions_end", ["expires_at"]),

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 
 from manent_server.domain import approval as rules_of
 from manent_server.domain import awaiting
-from manent_server.domain.approval import People, Person, Rule, Said, Subject, Vote, Voter
+from manent_server.domain.approval import Rule, Subject
 from manent_server.domain.awaiting import Ask, Stage, Standing
 from manent_server.domain.deploy import Phase
 from manent_server.domain.gates import Asked
-from manent_server.store import deploys, finding
+from manent_server.store import deploys, finding, votes
 from manent_server.store.clean import clean
 from manent_server.store.deploys import Deploy
 from manent_server.store.tables import Tables
@@ -56,19 +56,6 @@ class Approval:
     def asks(self) -> Rule:
         """The rule as it was frozen."""
         return rules_of.load([self.body])[0]
-
-
-@dataclass(frozen=True)
-class Ballot:
-    """A vote to be recorded; `session`: what it was given with, empty where that has no name."""
-
-    id: str
-    voter: Voter
-    decision: Said
-    comment: str | None
-    channel: str
-    address: str | None
-    session: str = ""
 
 
 _NAMES = tuple(field.name for field in fields(Approval))
@@ -113,11 +100,17 @@ def read(tx: Transaction, approval: str) -> Approval | None:
     return Approval(*row) if row else None
 
 
-def beginning(tx: Transaction, text: str) -> list[str]:
-    """At most two ids that begin so."""
+def beginning(tx: Transaction, text: str, *, seen: Callable[[str, str], bool]) -> list[Approval]:
+    """At most two in places that are `seen` whose ids begin so; how many others do is not told."""
     a = tx.tables.approvals
-    query = sa.select(a.c.id).where(a.c.id >= text, a.c.id < text + "g").limit(2)
-    return list(tx.connection.execute(query).scalars())
+    query = _all(tx.tables).where(a.c.id >= text, a.c.id < text + "g").order_by(a.c.id)
+    found: list[Approval] = []
+    for row in tx.connection.execute(query):
+        if seen(row.application, row.environment):
+            found.append(Approval(*row))
+        if len(found) > 1:
+            break
+    return found
 
 
 def of_deploy(tx: Transaction, deploy: str) -> list[Approval]:
@@ -203,63 +196,6 @@ def _closed(tables: Tables) -> sa.Update:
     return sa.update(a).where(a.c.deploy == sa.bindparam("of_deploy"), a.c.state == WAITING)
 
 
-def cast(tx: Transaction, approval: Approval, ballot: Ballot, *, at: datetime) -> None:
-    """Record a vote; nothing ever changes it."""
-    values = {
-        "id": ballot.id,
-        "approval": approval.id,
-        "identity": ballot.voter.identity,
-        "principal": ballot.voter.principal,
-        "login": ballot.voter.login,
-        "groups": sorted(ballot.voter.groups),
-        "session": ballot.session,
-        "decision": ballot.decision,
-        "comment": ballot.comment,
-        "channel": ballot.channel,
-        "address": ballot.address,
-        "digest": approval.digest,
-    }
-    tx.connection.execute(tx.tables.votes.insert(), clean(values) | {"at": at})
-
-
-def votes(tx: Transaction, ids: Sequence[str]) -> dict[str, list[Vote]]:
-    """What was said to approvals, in order."""
-    found: dict[str, list[Vote]] = {}
-    for row in tx.connection.execute(_votes(tx.tables), {"ids": list(ids)}) if ids else ():
-        voter = Voter(row.principal, row.login, frozenset(row.groups or ()))
-        vote = Vote(
-            voter=voter,
-            decision=Said(row.decision),
-            at=row.at,
-            comment=row.comment,
-            channel=row.channel,
-            is_void=row.revoked_at is not None,
-        )
-        found.setdefault(row.approval, []).append(vote)
-    return found
-
-
-@cache
-def _votes(tables: Tables) -> sa.Select[Any]:
-    """With what became of the token each was given with."""
-    v, t = tables.votes, tables.tokens
-    names = ("approval", "principal", "login", "groups", "decision", "at", "comment", "channel")
-    query = sa.select(*(v.c[name] for name in names), t.c.revoked_at)
-    query = query.join_from(v, t, t.c.id == v.c.session, isouter=True)
-    return query.where(v.c.approval.in_(sa.bindparam("ids", expanding=True))).order_by(v.c.at)
-
-
-def people(tx: Transaction) -> People:
-    """Who is who, as the policy in force has it."""
-    p = tx.tables.policies
-    query = sa.select(p.c.people).order_by(p.c.revision.desc()).limit(1)
-    body: Mapping[str, Any] = tx.connection.execute(query).scalar_one_or_none() or {}
-    return {
-        login: Person(frozenset(one["groups"]), frozenset(one["handles"]))
-        for login, one in body.items()
-    }
-
-
 def subject(deploy: Deploy) -> Subject:
     """What is known of a deploy when its votes are counted."""
     requester = rules_of.load_requester(deploy.requester, deploy.requested_by)
@@ -277,7 +213,7 @@ def count(tx: Transaction, deploy: Deploy, rows: Sequence[Approval]) -> list[Ask
     """What the votes of these come to."""
     if not rows:
         return []
-    said, known, about = votes(tx, [row.id for row in rows]), people(tx), subject(deploy)
+    said, known, about = votes.of(tx, [row.id for row in rows]), votes.people(tx), subject(deploy)
     return [
         Ask(
             id=row.id,

@@ -59,6 +59,8 @@ def _links() -> list[sa.schema.SchemaItem]:
         at("code_expires_at"),
         text("principal", null=True),
         text("login", null=True),
+        # The token or session it was linked with: revoked, it takes the link along.
+        text("session", null=True),
         at("linked_at"),
         sa.UniqueConstraint("code", name="manent_chat_links_code"),
     ]

@@ -88,12 +88,16 @@ def write_message(tx: Transaction, message: Message, *, at: datetime) -> None:
 
 @dataclass(frozen=True)
 class Link:
-    """An account of a chat, and whose it is; not linked while `principal` is None."""
+    """An account of a chat, and whose it is; not linked while `principal` is None.
+
+    `session`: the token or session it was linked with.
+    """
 
     chat: str
     account: str
     principal: str | None
     login: str | None
+    session: str | None = None
 
 
 def link(tx: Transaction, chat: str, account: str) -> Link | None:
@@ -134,6 +138,7 @@ def redeem(tx: Transaction, link: Link, *, code: str, at: datetime) -> bool:
             code_expires_at=None,
             principal=link.principal,
             login=link.login,
+            session=link.session,
             linked_at=at,
         )
     )
@@ -147,6 +152,15 @@ def links(tx: Transaction, login: str) -> list[Link]:
         c.login == login, c.linked_at.is_not(None)
     )
     return [Link(*row) for row in tx.connection.execute(query.order_by(c.chat, c.account))]
+
+
+def unlink_all(tx: Transaction, session: str) -> list[Link]:
+    """What was linked with a token or session is nobody's any more; what that was."""
+    table = tx.tables.chat_links
+    is_of_it = table.c.session == session, table.c.linked_at.is_not(None)
+    columns = (table.c.chat, table.c.account, table.c.principal, table.c.login)
+    gone = sa.delete(table).where(*is_of_it).returning(*columns)
+    return sorted((Link(*row) for row in tx.connection.execute(gone)), key=lambda one: one.account)
 
 
 def unlink(tx: Transaction, chat: str, account: str) -> bool:

@@ -20,6 +20,8 @@ def policy(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         text("written_by"),
         # By login: groups, and names elsewhere; what votes are counted by.
         json("people"),
+        # What groups and trust rules give; a vote counts while its voter may approve.
+        json("grants"),
     )
     environments = table(
         meta,

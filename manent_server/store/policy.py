@@ -16,7 +16,8 @@ from manent_server.store.transaction import Transaction
 class Revision:
     """One writing of the policy: what, by which release, changed when, by whom.
 
-    `people` says who is who: by login the groups and the names elsewhere.
+    `people` says who is who: by login the groups and the names elsewhere; `grants` what groups and
+    trust rules give.
     """
 
     digest: str
@@ -24,6 +25,7 @@ class Revision:
     configured_at: datetime
     written_by: str
     people: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    grants: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def current(tx: Transaction) -> Revision | None:
@@ -57,6 +59,7 @@ def write_revision(tx: Transaction, revision: Revision) -> int:
             written_at=tx.now(),
             written_by=revision.written_by,
             people=revision.people,
+            grants=revision.grants,
         )
         .returning(p.c.revision)
     ).scalar_one()

@@ -85,19 +85,29 @@ def newest_of(tx: Transaction, principals: Sequence[str], *, at: datetime) -> Se
     return Session(*tuple(row)) if row else None
 
 
-def revoke(tx: Transaction, session: str, *, at: datetime) -> bool:
-    """End a session; whether it had not ended before."""
+def is_revoked(tx: Transaction, session: str) -> bool:
+    """Whether somebody has ended it; held until the transaction ends, so that nobody can."""
     s = tx.tables.sessions
-    done = tx.connection.execute(
-        sa.update(s).where(s.c.id == session, s.c.revoked_at.is_(None)).values(revoked_at=at)
-    )
+    query = sa.select(s.c.revoked_at).where(s.c.id == session).with_for_update(read=True)
+    return tx.connection.execute(query).scalar_one_or_none() is not None
+
+
+def revoke(tx: Transaction, session: str, *, at: datetime, by: str | None = None) -> bool:
+    """End a session, `by` somebody else or by its own; whether it had not ended before."""
+    s = tx.tables.sessions
+    ended = sa.update(s).where(s.c.id == session, s.c.revoked_at.is_(None))
+    done = tx.connection.execute(ended.values(revoked_at=at, revoked_by=by))
     return done.rowcount > 0
 
 
 def forget(tx: Transaction, *, before: datetime, limit: int) -> None:
-    """Remove rows of sessions that ended before an instant, a few at a time."""
+    """Remove rows of sessions that ended before an instant, a few at a time.
+
+    One that somebody else ended stays: by its row votes given with it count no more.
+    """
     s = tx.tables.sessions
-    old = sa.select(s.c.id).where(s.c.expires_at < before).order_by(s.c.expires_at).limit(limit)
+    old = sa.select(s.c.id).where(s.c.expires_at < before, s.c.revoked_by.is_(None))
+    old = old.order_by(s.c.expires_at).limit(limit)
     tx.connection.execute(sa.delete(s).where(s.c.id.in_(old)))
 
 

@@ -75,6 +75,13 @@ def ended(tx: Transaction, digest: str) -> Token | None:
     return Token(*tuple(row)) if row else None
 
 
+def is_revoked(tx: Transaction, token: str) -> bool:
+    """Whether somebody has revoked it; held until the transaction ends, so that nobody can."""
+    t = tx.tables.tokens
+    query = sa.select(t.c.revoked_at).where(t.c.id == token).with_for_update(read=True)
+    return tx.connection.execute(query).scalar_one_or_none() is not None
+
+
 def touch(tx: Transaction, token: str, *, at: datetime, address: str | None) -> None:
     """Note that it was used."""
     t = tx.tables.tokens

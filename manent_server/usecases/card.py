@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from manent_server.domain.approval import Vote
 from manent_server.domain.chat import Card, Question
-from manent_server.store import approvals, deploys
+from manent_server.store import approvals, deploys, votes
 from manent_server.store.approvals import Approval
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
@@ -32,7 +32,7 @@ def read(tx: Transaction, deploy: str, chat: str, *, url: str) -> Card | None:
     if row is None or not any(chat in each.asks.chat for each in asked):
         return None
     current = [each for each in asked if each.digest == row.approval_digest] or asked[-1:]
-    said = approvals.votes(tx, [each.id for each in current])
+    said = votes.of(tx, [each.id for each in current])
     return Card(
         key=row.id,
         digest=row.approval_digest or current[0].digest,

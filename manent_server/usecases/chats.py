@@ -118,6 +118,8 @@ def may_come_from(found: values.Chat, address: str | None) -> bool:
         client = ipaddress.ip_address(address or "")
     except ValueError:
         return False
+    if isinstance(client, ipaddress.IPv6Address):
+        client = client.ipv4_mapped or client  # as a listener for both has it
     return any(client in ipaddress.ip_network(network) for network in found.from_networks)
 
 

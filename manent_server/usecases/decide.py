@@ -13,11 +13,12 @@ from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Conflict, Invalid, NotAllowed
 from manent_server.engine import closing
 from manent_server.engine.closing import Ending
-from manent_server.store import approvals, deploys, records
-from manent_server.store.approvals import Approval, Ballot
+from manent_server.store import approvals, deploys, records, votes
+from manent_server.store.approvals import Approval
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
+from manent_server.store.votes import Ballot
 from manent_server.usecases import inbox, once
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import Decision, IdempotencyKey
@@ -115,11 +116,13 @@ def _said(decision: Decision) -> Said:
 
 def _take(tx: Transaction, asked: _Asked) -> _Done:
     voter = voter_of(tx, asked.caller)
-    earlier = _earlier(tx, asked.approval, voter)
-    if earlier is not None:
-        return _repeat(asked, earlier)
+    mine = _earlier(tx, asked.approval, voter)
+    standing = [vote for vote in mine if not vote.is_void]
+    if standing:
+        return _repeat(tx, asked, standing[-1])
     _demand_open(tx, asked)
     _demand_say(tx, asked, voter)
+    _demand_another_basis(asked, mine)
     at = tx.now()
     ballot = Ballot(
         id=asked.vote,
@@ -130,27 +133,40 @@ def _take(tx: Transaction, asked: _Asked) -> _Done:
         address=asked.caller.address,
         session=asked.caller.session or "",
     )
-    approvals.cast(tx, asked.approval, ballot, at=at)
+    votes.cast(tx, asked.approval.id, asked.approval.digest, ballot, at=at)
     return _reject(tx, asked) if asked.said == Said.REJECT else _approve(tx, asked)
 
 
 def voter_of(tx: Transaction, caller: Caller) -> Voter:
     """The caller as one who votes: the groups it is listed in are looked up when votes count."""
-    known = approvals.people(tx)
+    known = votes.people(tx)
     listed = rules.groups_of(Voter(caller.name, caller.login), known)
     return Voter(caller.name, caller.login, caller.groups - listed)
 
 
-def _earlier(tx: Transaction, approval: Approval, voter: Voter) -> Vote | None:
-    """What this voter has said before and still stands."""
-    said = approvals.votes(tx, [approval.id]).get(approval.id, [])
-    mine = [vote for vote in said if vote.voter.identity == voter.identity and not vote.is_void]
-    return mine[-1] if mine else None
+def _earlier(tx: Transaction, approval: Approval, voter: Voter) -> list[Vote]:
+    """What this voter has said before, whether it counts or not."""
+    said = votes.of(tx, [approval.id]).get(approval.id, [])
+    return [vote for vote in said if vote.voter.identity == voter.identity]
 
 
-def _repeat(asked: _Asked, earlier: Vote) -> _Done:
+def _demand_another_basis(asked: _Asked, mine: list[Vote]) -> None:
+    """What counts no more is not said again with the very sign-in that took its weight."""
+    same = [vote for vote in mine if vote.session == (asked.caller.session or "")]
+    if same:
+        raise NotAllowed(
+            f"what {asked.caller.name} has said with this sign-in counts no more: {same[-1].void}",
+            code="not_eligible",
+            next="ask an administrator; a new sign-in may vote again",
+        )
+
+
+def _repeat(tx: Transaction, asked: _Asked, earlier: Vote) -> _Done:
     if earlier.decision == asked.said:
-        return _Done(ALREADY)
+        # What had lost its weight may have it again: nothing else would look.
+        may_open = asked.said == Said.APPROVE and _is_asked(asked) and not _is_over(tx, asked)
+        is_given = may_open and _is_given(tx, asked)
+        return _given(tx, asked, ALREADY) if is_given else _Done(ALREADY)
     raise Conflict(
         f"{asked.caller.login or asked.caller.name} has decided already: {earlier.decision}",
         code="already_decided",
@@ -161,9 +177,13 @@ def _repeat(asked: _Asked, earlier: Vote) -> _Done:
 def _demand_open(tx: Transaction, asked: _Asked) -> None:
     """Refuse what nobody asks any more, naming what is asked instead."""
     row, approval = asked.deploy, asked.approval
-    is_asked = row.is_live and row.approval == Stage.ASKED
-    if is_asked and approval.state != approvals.VOID and approval.digest == row.approval_digest:
-        _demand_time(tx, approval)
+    if _is_asked(asked):
+        if _is_over(tx, asked):
+            raise Conflict(
+                "the time to decide is over",
+                code="approval_expired",
+                next="ask for the deploy again",
+            )
         return
     if not row.is_live:
         raise Conflict(
@@ -187,17 +207,21 @@ def _demand_open(tx: Transaction, asked: _Asked) -> None:
     )
 
 
-def _demand_time(tx: Transaction, approval: Approval) -> None:
+def _is_asked(asked: _Asked) -> bool:
+    row, approval = asked.deploy, asked.approval
+    is_open = row.is_live and row.approval == Stage.ASKED and approval.state != approvals.VOID
+    return is_open and approval.digest == row.approval_digest
+
+
+def _is_over(tx: Transaction, asked: _Asked) -> bool:
+    approval = asked.approval
     end = approval.expires_at if approval.state == approvals.WAITING else None
-    if end is not None and end <= tx.now():
-        raise Conflict(
-            "the time to decide is over", code="approval_expired", next="ask for the deploy again"
-        )
+    return end is not None and end <= tx.now()
 
 
 def _demand_say(tx: Transaction, asked: _Asked, voter: Voter) -> None:
     rule = asked.approval.asks
-    known = approvals.people(tx)
+    known = votes.people(tx)
     why = rules.why_not(rule, voter, approvals.subject(asked.deploy), known)
     if why is None:
         return
@@ -223,18 +247,25 @@ def _reject(tx: Transaction, asked: _Asked) -> _Done:
 
 
 def _approve(tx: Transaction, asked: _Asked) -> _Done:
-    row, at = asked.deploy, tx.now()
-    asks = approvals.asked(tx, row)
-    met = [ask.id for ask in asks if ask.verdict.is_met]
-    approvals.change(tx, met, state=approvals.APPROVED, closed_at=at)
-    is_given = awaiting.is_met(asks)
+    is_given = _is_given(tx, asked)
     _record(tx, asked, is_given=is_given)
-    if not is_given:
-        return _Done(RECORDED)
+    return _given(tx, asked, RECORDED) if is_given else _Done(RECORDED)
+
+
+def _is_given(tx: Transaction, asked: _Asked) -> bool:
+    """Whether everyone who has to agree has; the rules that are met are closed."""
+    asks = approvals.asked(tx, asked.deploy)
+    met = [ask.id for ask in asks if ask.verdict.is_met]
+    approvals.change(tx, met, state=approvals.APPROVED, closed_at=tx.now())
+    return awaiting.is_met(asks)
+
+
+def _given(tx: Transaction, asked: _Asked, message: str) -> _Done:
+    row = asked.deploy
     deploys.update(tx, row.id, approval=Stage.GIVEN, approval_at=None)
     # Should this process end before it admits: somebody looks at the deploy within a second.
-    records.wake(tx, row.id, at, GATE)
-    return _Done(RECORDED, opens=row)
+    records.wake(tx, row.id, tx.now(), GATE)
+    return _Done(message, opens=row)
 
 
 def _record(tx: Transaction, asked: _Asked, *, is_given: bool) -> None:

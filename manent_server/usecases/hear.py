@@ -8,17 +8,18 @@ from typing import Any, Final
 
 from manent_server.domain import signature
 from manent_server.domain.access import Caller
-from manent_server.domain.chat import REJECT, Ballot, Heard, Knock
-from manent_server.domain.errors import ManentError, NotAllowed, Unavailable
+from manent_server.domain.chat import REJECT, Ballot, Heard, Knock, is_plain
+from manent_server.domain.errors import Conflict, ManentError, NotAllowed, Unavailable
 from manent_server.domain.signature import Fault, Signed
 from manent_server.observability.chats.line import Chat, Reply
 from manent_server.observability.log import fields
 from manent_server.observability.quota import Quota
+from manent_server.store import approvals, records
 from manent_server.store import chats as rows
-from manent_server.store import records
+from manent_server.store.approvals import Approval
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Store, Transaction
-from manent_server.usecases import chats, decide, link, whose
+from manent_server.usecases import chats, decide, inbox, link, whose
 from manent_server.usecases.chats import Chats
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import Decision
@@ -26,6 +27,7 @@ from manent_server.usecases.whose import Account
 
 _log = logging.getLogger(__name__)
 _UNKNOWN: Final = "unknown"
+_DEAF: Final = "cannot listen"
 _DEED: Final = "chat.refused"
 _PATIENCE: Final = timedelta(seconds=2)
 """How long the database may take: a chat waits for three seconds."""
@@ -71,15 +73,29 @@ def hear(desk: Desk, ear: Ear, name: str, knock: Knock) -> Reply:
     found = _opened(desk, ear, name, knock)
     if isinstance(found, Doubt):
         return turn_away(desk, ear, name, found, knock.address)
-    plugin, chat, heard = found
-    desk.metrics.chat_request(name, "heard")
     try:
-        return act(desk, chat, Account(name, plugin, heard.user, knock.address), heard)
+        doubt = _doubt(desk, name, found.signed)
+        if doubt is not None:
+            return turn_away(desk, ear, name, doubt, knock.address)
+        desk.metrics.chat_request(name, "heard")
+        account = Account(name, found.plugin, found.heard.user, knock.address)
+        return act(desk, found.chat, account, found.heard)
     except Unavailable as error:
-        return chat.answer(heard, f"{error.detail}. Press again in a while.", is_done=False)
+        words = f"{error.detail}. Press again in a while."
+        return found.chat.answer(found.heard, words, is_done=False)
 
 
-def _opened(desk: Desk, ear: Ear, name: str, knock: Knock) -> tuple[str, Chat, Heard] | Doubt:
+@dataclass(frozen=True)
+class _Opened:
+    """What a chat has said, well signed."""
+
+    plugin: str
+    chat: Chat
+    signed: Signed
+    heard: Heard
+
+
+def _opened(desk: Desk, ear: Ear, name: str, knock: Knock) -> _Opened | Doubt:
     """The chat and what it says; everything is asked of the bytes before they are read."""
     settings = desk.settings()
     found = settings.chat.get(name)
@@ -90,13 +106,15 @@ def _opened(desk: Desk, ear: Ear, name: str, knock: Knock) -> tuple[str, Chat, H
     try:
         chat = ear.chats.open(settings, name)
     except ManentError as error:
-        _log.error("chat %s cannot listen: %s", name, error.detail)
+        if ear.quota.admit(_DEAF) is not None:  # strangers can make this happen
+            _log.error("chat %s cannot listen: %s", name, error.detail)
         return Doubt(Fault.UNKNOWN)
     read = chat.read(knock) if chat is not None else Fault.UNKNOWN
     if chat is None or isinstance(read, Fault):
         return Doubt(read if isinstance(read, Fault) else Fault.UNKNOWN)
     signed, heard = read
-    return _doubt(desk, name, signed) or (found.plugin, chat, heard)
+    opened = _Opened(found.plugin, chat, signed, heard)
+    return opened if is_plain(heard.user) else Doubt(Fault.UNREADABLE)
 
 
 def _doubt(desk: Desk, name: str, signed: Signed) -> Doubt | None:
@@ -155,10 +173,13 @@ def act(desk: Desk, chat: Chat, account: Account, heard: Heard) -> Reply:
     if heard.ballot is None:
         return Reply()
     try:
-        caller = whose.caller(desk, account)
+        asks = _asked(desk, heard.ballot)
+        place = (asks.application, asks.environment) if asks is not None else (None, None)
+        caller = whose.caller(desk, account, *place)
         if caller is None:
             return _introduce(desk, chat, account, heard)
         _demand_rights(caller)
+        _demand_asked(asks, account, heard.ballot, caller)
         if heard.needs_comment:
             return chat.ask_comment(heard, heard.ballot)
         done = decide.decide(
@@ -173,6 +194,36 @@ def act(desk: Desk, chat: Chat, account: Account, heard: Heard) -> Reply:
         return _refuse(desk, chat, account, heard, error)
     desk.metrics.chat_request(account.chat, heard.ballot.decision)
     return chat.answer(heard, str(done["message"]), is_done=True)
+
+
+def _asked(desk: Desk, ballot: Ballot) -> Approval | None:
+    """The approval a ballot names; neither its digest nor its rule ever changes."""
+    with desk.store.read() as tx:
+        return approvals.read(tx, ballot.approval)
+
+
+def _demand_asked(asks: Approval | None, account: Account, ballot: Ballot, caller: Caller) -> None:
+    """A chat decides what it was shown, and nothing else.
+
+    Raises:
+        NotFound: There is none, or the person does not see it.
+        NotAllowed: Its rule does not ask in this chat.
+        Conflict: It was shown what somebody else made of it.
+    """
+    if asks is None or not caller.sees(asks.application, asks.environment):
+        raise inbox.nothing(ballot.approval)
+    if account.chat not in asks.asks.chat:
+        raise NotAllowed(
+            f"rule {asks.rule} does not ask in chat {account.chat}",
+            code="chat_not_asked",
+            next=f"manent approve {asks.id}",
+        )
+    if ballot.digest != asks.digest:
+        raise Conflict(
+            "what was shown is not what is asked",
+            code="approval_void",
+            next=f"manent approve {asks.id}",
+        )
 
 
 def _demand_rights(caller: Caller) -> None:

@@ -9,7 +9,7 @@ from manent_server.domain import approval as rules
 from manent_server.domain.access import Caller
 from manent_server.domain.approval import Subject, Vote, Voter
 from manent_server.domain.errors import Invalid, NotFound
-from manent_server.store import approvals, deploys
+from manent_server.store import approvals, deploys, votes
 from manent_server.store.approvals import Approval
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
@@ -28,17 +28,17 @@ def find(tx: Transaction, address: str, caller: Caller) -> Approval:
         NotFound: Nothing the caller sees has that address.
         Invalid: Several ids begin so.
     """
-    ids = approvals.beginning(tx, address) if _ID.fullmatch(address) else []
-    if len(ids) > 1:
+    is_one = _ID.fullmatch(address) is not None
+    found = approvals.beginning(tx, address, seen=caller.sees) if is_one else []
+    if len(found) > 1:
         raise Invalid(
             f"several approvals begin with {address}",
             code="address_ambiguous",
             next="give more of the id",
         )
-    row = approvals.read(tx, ids[0]) if ids else None
-    if row is None or not caller.sees(row.application, row.environment):
+    if not found:
         raise nothing(address)
-    return row
+    return found[0]
 
 
 def nothing(address: str) -> NotFound:
@@ -77,7 +77,7 @@ def approvals_of(desk: Desk, wanted: ApprovalFilter, *, caller: Caller) -> dict[
 def _shown(
     tx: Transaction, desk: Desk, rows: Sequence[Approval], caller: Caller
 ) -> list[dict[str, Any]]:
-    said = approvals.votes(tx, [row.id for row in rows])
+    said = votes.of(tx, [row.id for row in rows])
     sight = _Sight(tx, desk, caller)
     return [sight.of(row, said.get(row.id, [])) for row in rows]
 
@@ -89,7 +89,7 @@ class _Sight:
         self._tx = tx
         self._desk = desk
         self._caller = caller
-        self._people = approvals.people(tx)
+        self._people = votes.people(tx)
         self._deploys: dict[str, Deploy] = {}
         self._live: dict[tuple[str, str], str | None] = {}
 

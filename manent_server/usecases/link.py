@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from manent_server.domain import access
 from manent_server.domain.access import Caller
-from manent_server.domain.errors import Conflict, NotAllowed, NotFound
-from manent_server.store import chats, records
+from manent_server.domain.errors import Conflict, NotAllowed, NotFound, NotSignedIn
+from manent_server.store import chats, records, sessions, tokens
 from manent_server.store.chats import Link
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Store, Transaction
@@ -64,7 +64,10 @@ def link(
         known = once.remembered(tx, caller, key)
         if known is not None:
             return known
-        found = replace(_found(tx, code), principal=caller.name, login=caller.login)
+        _demand_in_force(tx, caller)
+        found = replace(
+            _found(tx, code), principal=caller.name, login=caller.login, session=caller.session
+        )
         at = tx.now()
         if not chats.redeem(tx, found, code=digest, at=at):
             raise _no_code()
@@ -124,6 +127,21 @@ def _demand_person(caller: Caller) -> None:
             f"{caller.name} is no person: only a person has accounts in chats",
             next="sign in as yourself: manent login, or a token of kind person",
         )
+
+
+def _demand_in_force(tx: Transaction, caller: Caller) -> None:
+    """Hold the sign-in: whoever revokes it at this moment finds what it has linked."""
+    session = caller.session or ""
+    if tokens.is_revoked(tx, session) or sessions.is_revoked(tx, session):
+        raise NotSignedIn("the sign-in has just ended", next="sign in again")
+
+
+def drop(tx: Transaction, session: str, *, caller: Caller) -> None:
+    """Void what was linked with a sign-in that somebody has ended, on record."""
+    for gone in chats.unlink_all(tx, session):
+        detail = {"chat": gone.chat, "account": gone.account, "login": gone.login}
+        told = detail | {"reason": "the sign-in it was linked with was ended"}
+        records.write_audit(tx, Deed(caller, "chat.unlinked", detail=told), at=tx.now())
 
 
 def _found(tx: Transaction, code: str) -> Link:

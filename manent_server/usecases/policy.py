@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from manent_server.domain import basis, rules
 from manent_server.domain import order as orders
-from manent_server.domain import rules
+from manent_server.domain.access import Grant
+from manent_server.domain.basis import Granted
 from manent_server.domain.errors import Conflict
 from manent_server.settings.values import Access, Environment, Settings
 from manent_server.store import deploys, policy, records
@@ -51,7 +53,14 @@ def _write(tx: Transaction, settings: Settings, release: str, by: str) -> bool:
             return False
     revision = policy.write_revision(
         tx,
-        policy.Revision(mark, release, settings.modified_at, by, people_values(settings.access)),
+        policy.Revision(
+            mark,
+            release,
+            settings.modified_at,
+            by,
+            people_values(settings.access),
+            grant_values(settings.access),
+        ),
     )
     for environment in sorted(settings.environments.values(), key=lambda e: e.name):
         policy.write_environment(tx, environment_values(environment), revision=revision)
@@ -92,12 +101,23 @@ def people_values(access: Access) -> dict[str, Any]:
     }
 
 
+def grant_values(access: Access) -> dict[str, Any]:
+    """What groups and trust rules give: votes are counted by it too."""
+    trust = {
+        name: (Grant(rule.role, rule.applications, rule.environments),)
+        for name, rule in access.trust.items()
+    }
+    return basis.dump(Granted(access.roles, trust))
+
+
 def digest(settings: Settings) -> str:
     """SHA-256 of what the rows hold; other settings of a process are its own affair."""
     environments = [environment_values(e) for _, e in sorted(settings.environments.items())]
     places = [[name, sorted(a.environments)] for name, a in sorted(settings.applications.items())]
     people = people_values(settings.access)
-    return orders.digest([environments, places, *([people] if people else [])])
+    known = settings.access
+    granted = [grant_values(known)] if known.roles or known.trust else []
+    return orders.digest([environments, places, *([people] if people else []), *granted])
 
 
 def _parts(release: str) -> tuple[tuple[int, str], ...]:

@@ -17,7 +17,7 @@ from manent_server.sources.signature import Signed
 from manent_server.store import records, sessions, tokens
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import view
+from manent_server.usecases import link, view
 from manent_server.usecases.authenticate import OIDC, TRUST, of_session
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.mint import SESSION, digest, mint
@@ -237,7 +237,8 @@ def end(desk: Desk, session: str, *, caller: Caller) -> dict[str, Any]:
             raise NotFound(
                 f"there is no session {session[:40]!r}", next="GET /api/v1/sessions lists them"
             )
-        if sessions.revoke(tx, row.id, at=tx.now()):
+        if sessions.revoke(tx, row.id, by=caller.name, at=tx.now()):
+            link.drop(tx, row.id, caller=caller)
             told = {"session": row.id, "principal": row.principal}
             _record(tx, "session.revoked", caller, told)
         return row

@@ -12,7 +12,7 @@ from manent_server.store import records
 from manent_server.store import tokens as rows
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import once, view
+from manent_server.usecases import link, once, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.mint import SERVICE, SHOWN, USER, digest, mint
 from manent_server.usecases.requests import IdempotencyKey, TokenRequest
@@ -125,6 +125,7 @@ def revoke(desk: Desk, token: str, *, caller: Caller) -> dict[str, Any]:
             raise NotFound(f"there is no token {token[:40]!r}", next="token list shows their ids")
         if row.revoked_at is None:
             rows.revoke(tx, token, at=tx.now())
+            link.drop(tx, token, caller=caller)
             _record(tx, caller, "token.revoked", {"token": token, "name": row.name})
         return rows.read(tx, token) or row
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from manent_server.domain.access import PERSON, Caller
+from manent_server.domain.access import APPROVE, PERSON, Caller
+from manent_server.domain.basis import GROUPS
 from manent_server.settings.values import Access
 from manent_server.store import chats as rows
 from manent_server.store import sessions, tokens
@@ -36,8 +37,12 @@ class Account:
         return f"{self.plugin}:{self.account}"
 
 
-def caller(desk: Desk, account: Account) -> Caller | None:
+def caller(
+    desk: Desk, account: Account, application: str | None = None, environment: str | None = None
+) -> Caller | None:
     """The person of an account, with what they may by every sign-in in force; None: nobody's.
+
+    Its session is the sign-in that lets it approve in that place: with it goes the vote.
 
     What `access.people` says goes before what somebody linked. A person of whom no sign-in is in
     force, and whose groups give nothing, is known and may nothing.
@@ -61,6 +66,9 @@ def caller(desk: Desk, account: Account) -> Caller | None:
         groups=groups,
         channel=visit.channel,
         address=visit.address,
+        session=next(
+            (one.session for one in found if one.may(APPROVE, application, environment)), GROUPS
+        ),
     )
 
 
@@ -72,7 +80,8 @@ def _names(tx: Transaction, known: Access, account: Account) -> Sequence[str]:
     link = rows.link(tx, account.chat, account.account)
     if link is None or link.principal is None:
         return ()
-    person = known.people.get(known.login_of(link.principal) or link.login or "")
+    # By who they are now: a name that was taken from a person leaves with what it had linked.
+    person = known.people.get(known.login_of(link.principal) or "")
     others = person.principals if person is not None else ()
     return tuple(dict.fromkeys((link.principal, *others)))
 

@@ -41,6 +41,7 @@ def create(name: Naming, table: Callable[..., None]) -> None:
         at("created_at", null=False),
         at("expires_at", null=False),
         at("revoked_at"),
+        text("revoked_by", null=True),
         sa.UniqueConstraint("hash", name="manent_sessions_hash"),
         sa.UniqueConstraint("proof", name="manent_sessions_proof"),
         sa.Index(name.index("sessions_end"), "expires_at"),

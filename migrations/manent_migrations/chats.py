@@ -53,6 +53,7 @@ def _links(create: Create) -> None:
         at("code_expires_at"),
         text("principal", null=True),
         text("login", null=True),
+        text("session", null=True),
         at("linked_at"),
         sa.UniqueConstraint("code", name="manent_chat_links_code"),
     )

@@ -12,8 +12,8 @@ from tests.rig.serve import Rig
 from tests.rig.synapse import Person, Synapse, code_in
 
 TOKEN = "MATRIX_TOKEN"  # noqa: S105 - the name of one
-# A homeserver starts in seconds and its first installation takes a minute.
-pytestmark = pytest.mark.soak
+# A homeserver starts in seconds; its first installation takes minutes where much else goes on.
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

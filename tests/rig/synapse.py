@@ -40,6 +40,7 @@ class Synapse:
         self._port = free_port()
         self._bin = install()
         self.url = f"http://127.0.0.1:{self._port}"
+        self._people: list[Person] = []
         self._environ = {"PATH": os.defpath, "HOME": str(folder), "LANG": "C.UTF-8"}
 
     def __enter__(self) -> Self:
@@ -49,6 +50,8 @@ class Synapse:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for person in self._people:
+            person.close()
         self.process.kill()
 
     def start(self) -> None:
@@ -70,7 +73,8 @@ class Synapse:
             "password": f"password of {name}",
         }
         found = httpx2.post(f"{self.url}/_matrix/client/v3/login", json=body, trust_env=False)
-        return Person(self.url, found.json()["user_id"], found.json()["access_token"])
+        self._people.append(Person(self.url, found.json()["user_id"], found.json()["access_token"]))
+        return self._people[-1]
 
     @property
     def _config(self) -> str:
@@ -121,6 +125,10 @@ class Person:
         self._count = 0
         self._since = ""
         self._invited: list[str] = []
+
+    def close(self) -> None:
+        """Go away."""
+        self._client.close()
 
     def do(self, method: str, path: str, body: Any = None) -> Any:
         """One request that must succeed."""

@@ -21,7 +21,6 @@ _BASE: Final = "/_matrix/client/v3"
 _YES: Final = ("👍", "✅", "✔")
 _NO: Final = ("👎", "❌", "✖")
 _PAGE: Final = 100
-_PAGES: Final = 50
 _LARGEST: Final = 4 * 2**20
 _GONE: Final = 404
 _TYPES: Final = ("m.reaction", "m.room.message")
@@ -128,10 +127,9 @@ class Matrix:
         found = self._line.call("GET", path, most=_LARGEST)
         end = text(found, "next_batch")
         timeline = inner(found, "rooms", "join", self._name, "timeline") or {}
-        events = timeline.get("events") or []
         if since is not None and timeline.get("limited"):
-            events = self._between(since, end)
-        return [word for word in map(_word, events) if word is not None], end
+            return self._between(since, end), end
+        return _words(timeline.get("events")), end
 
     def _filter(self) -> dict[str, Any]:
         nothing = {"types": [], "limit": 0}
@@ -144,18 +142,17 @@ class Matrix:
         }
         return {"room": room, "presence": nothing, "account_data": nothing}
 
-    def _between(self, since: str, until: str) -> list[Any]:
-        events: list[Any] = []
-        position = since
-        for _ in range(_PAGES):
+    def _between(self, since: str, until: str) -> list[Word]:
+        """All of it, however much: only what is said to a message is kept."""
+        words: list[Word] = []
+        position, before = since, ""
+        while position and position != before:
             query = {"dir": "f", "from": position, "to": until, "limit": str(_PAGE)}
             path = f"{self._room}/messages?{urlencode(query)}"
             found = self._line.call("GET", path, most=_LARGEST)
-            events += found.get("chunk") or []
-            position = text(found, "end")
-            if not position:
-                break
-        return events
+            words += _words(found.get("chunk"))
+            position, before = text(found, "end"), position
+        return words
 
     def _send(self, room: str, name: str, content: Mapping[str, Any]) -> str:
         """Send a message; under one name only once, however often it is tried."""
@@ -182,6 +179,10 @@ class Matrix:
             if error.status != _GONE:
                 raise
             return {}
+
+
+def _words(events: Any) -> list[Word]:
+    return [word for word in map(_word, events or ()) if word is not None]
 
 
 def _word(event: Any) -> Word | None:

@@ -62,6 +62,7 @@ def _policies(create: Create) -> None:
         at("written_at", null=False),
         text("written_by"),
         json("people"),
+        json("grants"),
     )
     create(
         "environments",

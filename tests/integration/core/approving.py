@@ -6,9 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from manent_server.domain import access
-from manent_server.domain.access import Caller
+from manent_server.domain import access, basis
+from manent_server.domain.access import Caller, Grant
 from manent_server.domain.approval import Rule
+from manent_server.domain.basis import Granted
 from manent_server.observability.redaction import Redactor
 from manent_server.usecases import decide, inbox, submit
 from manent_server.usecases.requests import ApprovalFilter, Decision, DeployRequest
@@ -50,6 +51,13 @@ def list_people(core: Core, **people: dict[str, Any]) -> None:
     }
     with core.store.write() as tx:
         tx.connection.execute(sa.update(tx.tables.policies).values(people=body))
+
+
+def list_grants(core: Core, **groups: Grant) -> None:
+    """What each group may."""
+    body = basis.dump(Granted({group: (grant,) for group, grant in groups.items()}))
+    with core.store.write() as tx:
+        tx.connection.execute(sa.update(tx.tables.policies).values(grants=body))
 
 
 def no_artifact(url: str, sha256: str | None) -> str:

@@ -205,6 +205,14 @@ def test_the_right_is_asked_for_and_what_is_not_seen_is_not_there(core: Core) ->
     with pytest.raises(NotFound):
         inbox.one(core.desk, approval, caller=elsewhere)
     assert inbox.one(core.desk, approval[:8], caller=BOB)["may_decide"]
+    hidden = approval[:6] + "f" * 14
+    with core.store.write() as tx:
+        row = {**core.rows("approvals")[0], "id": hidden, "application": "mail", "rule": "x"}
+        tx.connection.execute(tx.tables.approvals.insert().values(**row))
+    mine = Caller("bob", (access.Grant("approver", ("shop",)),), "person")
+    assert inbox.one(core.desk, approval[:6], caller=mine)["id"] == approval, "it tells of no other"
+    with pytest.raises(Invalid, match="several"):
+        inbox.one(core.desk, approval[:6], caller=BOB)
     decide.decide(core.desk, approval, yes, caller=BOB)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from manent_server.domain.access import Grant
 from manent_server.domain.approval import Rule
 from manent_server.domain.errors import ManentError, NotAllowed
 from manent_server.settings import ArtifactSource
 from manent_server.sources.artifacts import ArtifactUnavailable
-from manent_server.store import deploys
+from manent_server.store import deploys, sessions
 from manent_server.usecases import (
     decide,
     explain,
@@ -18,6 +19,7 @@ from manent_server.usecases import (
     regate,
     rerun,
     roll_back,
+    sign_in,
     submit,
 )
 from manent_server.usecases.requests import (
@@ -36,6 +38,7 @@ from tests.integration.core.approving import (
     ask,
     asked,
     kinds,
+    list_grants,
     list_people,
     person,
     request,
@@ -136,6 +139,61 @@ def test_whoever_may_not_any_more_does_not_count_at_the_start(core: Core, hand: 
     say(core, deploy, joe)
     hand.run(deploy)
     assert where(core, deploy) == ("SUCCESS", "deployed")
+
+
+def test_a_role_that_was_taken_away_takes_the_votes_along(core: Core, hand: Hand) -> None:
+    """Where the rule names nobody, whoever may approve has a say: at the start still."""
+    ask(core, Rule("release", quorum=1))
+    principal = "oidc:https://idp.example#17"
+    zoe = person(principal, "sre", session="s1")
+    list_grants(core, sre=Grant("approver", ("shop",)))
+    deploy = request(core)
+    say(core, deploy, zoe)
+    assert where(core, deploy) == ("ENQUEUED", "dispatched")
+    list_grants(core, sre=Grant("approver", ("other",)))
+    hand.run(deploy)
+    assert where(core, deploy) == ("DELAYED", "awaiting_approval")
+    told = explain.explain(core.desk, deploy)["summary"]
+    assert f"the approval of {principal} counts no more: may not approve there any more" in told
+    with pytest.raises(NotAllowed, match="counts no more"):
+        say(core, deploy, zoe)
+    list_grants(core, sre=Grant("approver"))
+    core.admit()
+    answer = say(core, deploy, person(principal, "sre", session="s2"))
+    assert answer["message"] == "already recorded", "it counts again"
+    assert len(core.rows("votes")) == 1
+    hand.run(deploy)
+    assert where(core, deploy) == ("SUCCESS", "deployed")
+
+
+def test_a_sign_in_that_an_administrator_ended_takes_its_vote_along(core: Core) -> None:
+    """Who signs out by themselves keeps what they have said."""
+    ask(core, Rule("release", quorum=2))
+    deploy = request(core)
+    with core.store.write() as tx:
+        for name in ("bob", "eve"):
+            values = {
+                "id": f"s-{name}",
+                "hash": f"h-{name}",
+                "proof": f"p-{name}",
+                "source": "oidc:idp",
+                "principal": name,
+                "groups": [],
+                "created_at": tx.now(),
+                "expires_at": long_ago(),
+            }
+            sessions.insert(tx, values)
+    say(core, deploy, person("bob", session="s-bob"))
+    say(core, deploy, person("eve", session="s-eve"))
+    with core.store.write() as tx:
+        assert sessions.revoke(tx, "s-eve", at=tx.now())
+    assert asked(core, deploy, None)[0]["approvers"] == ["bob", "eve"]
+    sign_in.end(core.desk, "s-bob", caller=ANN)
+    assert asked(core, deploy, None)[0]["approvers"] == ["eve"]
+    with core.store.write() as tx:
+        sessions.forget(tx, before=tx.now(), limit=9)
+    assert [row["id"] for row in core.rows("sessions")] == ["s-bob"], "it is still known"
+    assert asked(core, deploy, None)[0]["approvers"] == ["eve"]
 
 
 def test_the_rules_of_today_are_taken_on_purpose_alone(core: Core) -> None:
@@ -242,6 +300,8 @@ def test_a_revoked_token_takes_its_vote_along(core: Core, hand: Hand) -> None:
             "shown": "s",
             "role": "approver",
             "kind": "person",
+            "applications": ["*"],
+            "environments": ["*"],
             "created_by": "ann",
             "created_at": tx.now(),
         }

@@ -64,6 +64,28 @@ def test_a_file_that_was_moved_away_begins_anew(tmp_path: Path):
     assert numbers(path) == [2]
 
 
+def test_its_name_is_on_the_disk_before_anything_is_confirmed(tmp_path: Path):
+    """Also where a process made it that crashed before; then only when it begins anew."""
+    path, synced = tmp_path / "audit.jsonl", []
+
+    def sync(folder: Path) -> None:
+        synced.append(folder)
+        if len(synced) == 1:
+            raise OSError("no space")
+
+    path.touch()
+    file = AuditFile(path, 200, sync=sync)
+    with pytest.raises(OSError, match="no space"):
+        file.give(entries(1, 1))
+    assert file.confirmed() == 0
+    file.give(entries(1, 1))
+    assert (file.confirmed(), len(synced)) == (1, 2)
+    file.give(entries(2, 2))
+    assert len(synced) == 3, "put aside"
+    file.give(entries(3, 3))
+    assert len(synced) == 3
+
+
 def test_a_folder_that_is_gone_is_an_error(tmp_path: Path):
     with pytest.raises(OSError, match="No such file"):
         AuditFile(tmp_path / "gone" / "audit.jsonl", 100).give(entries(1, 1))

@@ -64,7 +64,7 @@ def test_groups_are_those_of_now():
     assert judge(yes("ned"), rule=rule).lapsed == (("ned", "is in none of sre"),)
     assert judge(yes("ned"), rule=Rule("r", members=("ned",))).is_met
     assert judge(yes("ned"), rule=Rule("r")).is_met
-    assert judge(yes("ned", is_void=True), rule=Rule("r")).lapsed == (
+    assert judge(yes("ned", void="its token was revoked"), rule=Rule("r")).lapsed == (
         ("ned", "its token was revoked"),
     )
 

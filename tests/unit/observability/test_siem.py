@@ -160,6 +160,7 @@ def test_a_format_says_what_the_record_says(name: str, actor: str):
     [
         ("access.signin_failed", {}),
         ("access.refused", {"code": "not_allowed"}),
+        ("chat.refused", {"fault": "forged"}),
         ("deploy.ended", {"outcome": "failed"}),
     ],
 )
