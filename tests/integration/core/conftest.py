@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from manent_server.settings import Settings
+from tests.integration.core import approving as asking
+from tests.integration.core.chatting import Lounge, lounge
 from tests.rig import core as cores
 from tests.rig.core import Core, Ground
 from tests.rig.postgres import Postgres
@@ -45,3 +47,12 @@ def postgres_core(postgres_ground: Ground, settings: Settings) -> Core:
 def core(request: pytest.FixtureRequest) -> Core:
     found: Core = request.getfixturevalue(f"{request.param}_core")
     return found
+
+
+@pytest.fixture
+def room(core: Core) -> Iterator[Lounge]:
+    """A deploy waits, and Slack shows it."""
+    with lounge(core) as made:
+        asking.request(core, "2", by=asking.ANN, reason="it is time")
+        made.tell()
+        yield made

@@ -2,35 +2,21 @@
 
 import logging
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Grant
 from manent_server.domain.chat import Knock
-from manent_server.domain.errors import NotSignedIn
 from manent_server.observability.quota import Quota
-from manent_server.settings.values import Access, Person
-from manent_server.usecases import link, tokens, whose
+from manent_server.usecases import tokens
 from manent_server.usecases.hear import Ear
 from manent_server.usecases.requests import TokenRequest
-from manent_server.usecases.whose import Account
-from tests.integration.core.approving import ANN, ask, asked, request
-from tests.integration.core.chatting import RULE, Lounge, lounge, settings, skew, text_of
+from tests.integration.core.approving import asked
+from tests.integration.core.chatting import Lounge, settings, skew, text_of
 from tests.rig import chats
 from tests.rig.core import ADMIN, Core
-
-
-@pytest.fixture
-def room(core: Core) -> Iterator[Lounge]:
-    """A deploy waits, and Slack shows it."""
-    with lounge(core) as made:
-        request(core, "2", by=ANN, reason="it is time")
-        made.tell()
-        yield made
 
 
 def test_a_press_is_a_vote_and_two_open_the_gate(room: Lounge):
@@ -274,103 +260,6 @@ def test_who_may_not_is_told_why(room: Lounge):
     room.introduce("ann", "ops", "u2")
     answer = room.knock("ops", chats.mattermost_press(room.seal(), room.now, "u2"))
     assert "ann asked for it" in answer.json()["ephemeral_text"]
-
-
-def test_a_revoked_token_takes_its_rights_with_it(room: Lounge):
-    bob = room.introduce("bob", "slack", "U1")
-    tokens.revoke(room.core.desk, str(bob.session), caller=ADMIN)
-    room.press(room.button())
-    assert room.core.rows("votes") == []
-    told = room.servers["slack"].called("chat.postEphemeral")[-1].body["text"]
-    assert "manent does not know who you are" in told
-
-
-def test_what_was_linked_with_a_stolen_token_goes_with_it(room: Lounge):
-    """Whoever stole ann's token and linked an account of theirs is not ann when she has another."""
-    eve = room.introduce("eve", "slack", "U666")
-    room.token("eve")
-    ended = tokens.revoke(room.core.desk, str(eve.session), caller=ADMIN)
-    assert ended["revoked_at"] is not None
-    room.press(room.button(), "U666")
-    assert room.core.rows("votes") == []
-    assert [one["account"] for one in room.audit("chat.unlinked")] == ["U666"]
-    code = link.give(room.core.store, "slack", "U666")
-    with pytest.raises(NotSignedIn, match="just ended"):
-        link.link(room.core.desk, code, caller=eve)
-    assert [row["linked_at"] for row in room.core.rows("chat_links")] == [None]
-
-
-def test_a_vote_from_a_chat_goes_with_the_sign_in_it_rests_on(room: Lounge):
-    """It counts no more, and the person may vote again with another."""
-    bob = room.introduce("bob", "slack", "U1")
-    room.introduce("eve", "ops", "u9")
-    room.press(room.button())
-    tokens.revoke(room.core.desk, str(bob.session), caller=ADMIN)
-    room.knock("ops", chats.mattermost_press(room.seal(), room.now, "u9"))
-    [deploy] = room.core.rows("deploys")
-    assert deploy["state"] == "DELAYED", "one of the two votes is void"
-    room.people.clear()
-    room.introduce("bob", "slack", "U1")
-    room.press(room.button())
-    assert len(room.core.rows("votes")) == 3
-    assert room.core.deploy(deploy["id"]).approval == "given"
-
-
-def test_a_name_taken_from_a_person_leaves_with_what_it_had_linked(room: Lounge):
-    """Else the account would have two identities: its own, and by what it may the person's."""
-    people = {"alice": Person(groups=(), principals=("alice-laptop", "alice"), ids={})}
-    room.core.configure(access=Access(people=people))
-    room.introduce("alice-laptop", "slack", "U1", role="viewer")
-    room.token("alice", "approver")
-    found = whose.caller(room.core.desk, Account("slack", "slack", "U1"))
-    assert (found.login, found.may("approve")) == ("alice", True)
-    people = {"alice": replace(people["alice"], principals=("alice",))}
-    room.core.configure(access=Access(people=people))
-    found = whose.caller(room.core.desk, Account("slack", "slack", "U1"))
-    assert (found.login, found.may("approve")) == ("alice-laptop", False)
-
-
-def test_a_bridge_decides_only_what_it_was_shown(room: Lounge):
-    """Neither another content under the same id, nor what is asked in other chats."""
-    room.introduce("bob", "bridge", "bob@example")
-    [told] = room.servers["bridge"].messages.values()
-    ballot = {key: told["approvals"][0][key] for key in ("approval", "digest")}
-    said = {**ballot, "decision": "approve", "user": "bob@example"}
-    before = room.state()
-
-    def send(**more: str) -> Any:
-        return room.knock("bridge", chats.generic_knock(said | more, room.now)).json()["message"]
-
-    assert "not what is asked" in send(digest="0" * 64)
-    assert "there is no approval" in send(approval=ballot["approval"][:8])
-    ask(room.core, replace(RULE, chat=("slack",)))
-    elsewhere = request(room.core, "3", by=ANN)
-    [other] = asked(room.core, elsewhere)
-    assert "does not ask in chat bridge" in send(approval=other["id"], digest=other["digest"])
-    assert room.core.rows("votes") == []
-    assert room.state()[0] == before[0]
-    for hidden in ("bob@example\x00", "bob@example\u202e", "\ud800"):
-        knock = chats.generic_knock(said | {"user": hidden}, room.now)
-        assert room.knock("bridge", knock).status_code == 401
-
-
-def test_who_is_listed_needs_no_link(room: Lounge):
-    """`access.people` says whose account it is, and their groups what they may."""
-    people = {
-        "alice": Person(groups=("sre",), principals=(), ids={"slack": "U1", "mattermost": "u1"}),
-        "carl": Person(groups=(), principals=("carl-laptop",), ids={"slack": "U2"}),
-        "dora": Person(groups=(), principals=(), ids={"slack": "U3"}),
-    }
-    grants = {"sre": (Grant("approver", ("shop",), ("staging",)),)}
-    room.core.configure(access=Access(people=people, roles=grants))
-    room.token("carl-laptop", "approver")
-    assert room.press(room.button(), "U3").status_code == 200
-    told = room.servers["slack"].called("chat.postEphemeral")[-1].body["text"]
-    assert "dora may nothing here" in told
-    room.press(room.button(), "U1")
-    room.knock("ops", chats.mattermost_press(room.seal(), room.now))
-    room.press(room.button(), "U2")
-    assert [row["login"] for row in room.core.rows("votes")] == ["alice", "carl"]
 
 
 def test_an_account_is_given_back(room: Lounge):
