@@ -1,13 +1,17 @@
 """Verify: whether the record is what was chained, from its first number to its last."""
 
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from manent_server.domain.audit import Break, Known, Link, Signed, Walk
+from manent_server.domain.audit import NO_BEGINNING, Break, Known, Link, Signed, Walk
 from manent_server.store import audit
 from manent_server.store.transaction import Store
 
 _BATCH: Final = 5000
+Batch = Sequence[Sequence[Any]]
+"""Values of links."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def verify(store: Store, *, known: Known | None = None, signed: Signed | None = 
     Raises:
         Unavailable: The database does not answer.
     """
-    walk = Walk(known, signed)
+    walk = Walk(known, signed, lambda number: _exactly(store, number))
     broken = _along(store, walk) or walk.end() or _beside(store)
     with store.read() as tx:
         waiting = audit.waiting(tx)
@@ -50,15 +54,41 @@ def verify(store: Store, *, known: Known | None = None, signed: Signed | None = 
 
 
 def _along(store: Store, walk: Walk) -> Break | None:
-    while True:
-        with store.read() as tx:
-            batch: list[Link] = list(audit.links(tx, after=walk.number, limit=_BATCH))
-        for place in batch:
-            broken = walk.step(place)
-            if broken is not None:
-                return broken
-        if len(batch) < _BATCH:
-            return None
+    for batch in _batches(store):
+        broken = walk.along(batch)
+        if broken is not None:
+            return broken
+    return None
+
+
+def _batches(store: Store) -> Iterator[Batch]:
+    """The chain; a server of its own reads the next batch while this one is checked."""
+    batch = _read(store, 0)
+    with store.read() as tx:
+        is_here = tx.dialect == "sqlite"
+    if is_here:
+        # Two threads of this process would only take turns.
+        while batch:
+            yield batch
+            batch = _read(store, batch[-1][0])
+        return
+    with ThreadPoolExecutor(1) as reader:
+        while batch:
+            ahead = reader.submit(_read, store, batch[-1][0])
+            yield batch
+            batch = ahead.result()
+
+
+def _read(store: Store, after: int) -> Batch:
+    with store.read() as tx:
+        return audit.links(tx, after=after, limit=_BATCH)
+
+
+def _exactly(store: Store, number: int) -> str:
+    """How a text has to begin, by the columns themselves."""
+    with store.read() as tx:
+        found = audit.links(tx, after=number - 1, limit=1, exact=True)
+    return Link(*found[0]).head if found else NO_BEGINNING
 
 
 def _beside(store: Store) -> Break | None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from manent_server.worker.loops import Job, Loop
 from tests.rig.core import Core, unguarded
 
 Spoil = Callable[[Transaction], None]
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -165,19 +166,51 @@ def _insert(tx: Transaction) -> None:
     [
         (lambda of: _update("audit", of, record="{}"), "changed 3"),
         (lambda of: _update("audit", of, actor="eve"), "changed 3"),
+        (lambda of: _update("audit", of, id="x"), "changed 3"),
+        (lambda of: _update("audit", of, at=LATER), "changed 3"),
+        (lambda of: _update("audit", of, action="lock.se"), "changed 3"),
         (lambda of: _update("audit", of, deploy="d1"), "changed 3"),
+        (lambda of: _update("audit", of, application=None), "changed 3"),
+        (lambda of: _update("audit", of, environment=None), "changed 3"),
+        (lambda of: _update("audit", of, actor='ann","action":"x'), "changed 3"),
         (lambda of: _update("audit_chain", of, hash="0" * 64), "changed 3"),
         (lambda of: _delete("audit", of), "missing 3"),
         (lambda of: _delete("audit_chain", of), "hole 3"),
         (lambda _: _insert, "extra None"),
     ],
-    ids=["text", "actor", "column", "hash", "record gone", "place gone", "slipped in"],
+    ids=[
+        *("text", "actor", "id", "at", "action", "deploy", "application", "environment"),
+        *("quotes", "hash", "record gone", "place gone", "slipped in"),
+    ],
 )
 def test_each_change_is_found_where_it_is(core: Core, make: Callable[[int], Spoil], kind: str):
-    do(core, 5)
+    do(core, 5, application="shop", environment="production")
     chain.chain(core.desk)
     by_force(core, make(entry(core, 3)))
     assert found(core) == kind
+
+
+def test_a_value_of_another_kind_is_found_where_it_is(sqlite_core: Core):
+    """Which would hide a record from whoever looks for the actor."""
+    core = emptied(sqlite_core)
+    do(core, 5)
+    chain.chain(core.desk)
+    by_force(core, _update("audit", entry(core, 3), actor=sa.text("x'616e6e'")))
+    assert found(core) == "changed 3"
+
+
+def test_values_that_need_quotes_are_as_good_as_others(core: Core):
+    for application in (
+        'a"b\\c',
+        "\x01\b\x1f\x7f\n\t",
+        "ü\u2028\U0001f600",
+        ',"deploy":null',
+        "null",
+    ):
+        do(core, application=application)
+        do(core, deploy=application)
+    chain.chain(core.desk)
+    assert found(core) is None
 
 
 def test_two_records_in_each_others_place_are_found(core: Core):
