@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -30,6 +30,8 @@ from manent_server.usecases.requests import IdempotencyKey, PruneRequest
 from manent_server.usecases.tenure import Tenure
 
 LEASE: Final = "retention"
+BATCH: Final = "retention.deleted"
+"""What one transaction deleted; only on record, for there are thousands of them."""
 _RESTING: Final = "retention:rest"
 _log = logging.getLogger(__name__)
 _PAGE: Final = 500
@@ -99,7 +101,9 @@ def prune(
     caller.demand(access.ADMINISTER)
     policy = _policy(desk, request)
     if request.dry_run:
-        return Pruner(desk, policy, is_dry=True).run().answer(explains=request.explain)
+        return (
+            Pruner(desk, policy, caller=caller, is_dry=True).run().answer(explains=request.explain)
+        )
     with desk.store.read() as tx:
         known = once.remembered(tx, caller, key)
         done = records.read_detail(tx, known) if known is not None else None
@@ -114,7 +118,8 @@ def prune(
             next="wait until it has ended; it deletes by the same rules",
         )
     try:
-        tally = Pruner(desk.under(tenure.demand), policy, stop=_draining(desk)).run()
+        mine = desk.under(tenure.demand)
+        tally = Pruner(mine, policy, caller=caller, stop=_draining(desk)).run()
     finally:
         tenure.give_up()
     _record(desk, tally, caller=caller, key=key)
@@ -139,7 +144,7 @@ def _draining(desk: Desk) -> Callable[[], bool]:
 
 
 def _record(desk: Desk, tally: Tally, *, caller: Caller, key: IdempotencyKey | None = None) -> None:
-    """Put on record what was deleted."""
+    """Put on record that it came to its end; each batch is on record already."""
     name = secrets.token_hex(16)
 
     def work(tx: Transaction) -> None:
@@ -170,7 +175,8 @@ class Rounds:
             if workers.is_leased(tx, _RESTING, at=tx.now()):
                 return
         policy = Policy(known.max_age, known.keep_releases)
-        tally = Pruner(self._desk, policy, stop=_draining(self._desk)).run()
+        pruner = Pruner(self._desk, policy, caller=access.MANENT, stop=_draining(self._desk))
+        tally = pruner.run()
         self._desk.metrics.pruned(tally.deploys)
         if tally.deploys or tally.runs:
             _log.info("pruned %d deploys and %d runs of schedules", tally.deploys, tally.runs)
@@ -188,6 +194,7 @@ class Pruner:
     Args:
         desk: Its store asks in every transaction whether the lease is held.
         policy: How much stays.
+        caller: Who has it done; each batch is put on record in its transaction.
         is_dry: Count only.
         stop: Asked between batches.
     """
@@ -197,11 +204,13 @@ class Pruner:
         desk: Desk,
         policy: Policy,
         *,
+        caller: Caller,
         is_dry: bool = False,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._desk = desk
         self._policy = policy
+        self._caller = caller
         self._is_dry = is_dry
         self._stop = stop
         self._tally = Tally(policy, is_dry)
@@ -307,7 +316,39 @@ class Pruner:
             pass
         if copies:
             self._desk.dispatcher.client.delete_workflows(copies)
-        return self._desk.store.once(lambda tx: retention.delete(tx, ids, before=before))
+        times = [row.requested_at.isoformat() for row in batch]
+        span = {"from": min(times), "to": max(times)}
+        return self._recorded(lambda tx: retention.delete(tx, ids, before=before), span)
+
+    def _recorded(self, delete: Callable[[Transaction], Gone], span: Mapping[str, str]) -> Gone:
+        """Delete a batch and put it on record, in one transaction.
+
+        A prune that is killed leaves no more deleted than is on record.
+        """
+        name = secrets.token_hex(16)
+        done = Gone()
+
+        def work(tx: Transaction) -> None:
+            nonlocal done
+            if records.read_detail(tx, name) is not None:
+                return  # its commit was not answered: what it deleted is known already
+            done = delete(tx)
+            if done:
+                deed = Deed(self._caller, BATCH, detail=self._detail(done, span), id=name)
+                records.write_audit(tx, deed, at=tx.now())
+
+        self._desk.store.once(work)
+        return done
+
+    def _detail(self, gone: Gone, span: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            "max_age": duration.show(self._policy.max_age),
+            "keep_releases": self._policy.keep_releases,
+            "deploys": len(gone.deploys),
+            "approvals": gone.approvals,
+            "schedule_runs": gone.runs,
+            **span,
+        }
 
     def _runs(self, before: datetime) -> None:
         """Instants of schedules at which nothing was deployed."""
@@ -316,10 +357,11 @@ class Pruner:
                 self._tally.runs += retention.count_empty_runs(tx, before=before)
             return
         while True:
-            gone = self._desk.store.once(
-                lambda tx: retention.delete_empty_runs(tx, before=before, limit=_PAGE)
+            gone = self._recorded(
+                lambda tx: Gone(runs=retention.delete_empty_runs(tx, before=before, limit=_PAGE)),
+                {"to": before.isoformat()},
             )
-            self._tally.runs += gone
-            if gone < _PAGE:
+            self._tally.runs += gone.runs
+            if gone.runs < _PAGE:
                 return
             time.sleep(_GOAL)

@@ -207,6 +207,10 @@ class Gone:
     runs: int = 0
     approvals: int = 0
 
+    def __bool__(self) -> bool:
+        """Whether that was anything."""
+        return bool(self.deploys or self.runs)
+
 
 def delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
     """Remove ended deploys with all that belongs to them, in the order given: the newest first.

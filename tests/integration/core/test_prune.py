@@ -20,6 +20,7 @@ from manent_server.engine import inspection
 from manent_server.retention import prune as pruning
 from manent_server.retention.shelf import Shelf
 from manent_server.sources.artifacts import Artifacts
+from manent_server.store import records
 from manent_server.usecases import mark, roll_back
 from manent_server.usecases.requests import (
     IdempotencyKey,
@@ -255,6 +256,37 @@ def test_the_same_key_prunes_once(core: Core) -> None:
     assert pruned(core)["deploys"] == 1
 
 
+def batches(core: Core) -> list[int]:
+    """How many deploys each batch on record has deleted."""
+    found = [row for row in core.rows("audit") if row["action"] == pruning.BATCH]
+    assert {row["actor"] for row in found} <= {ADMIN.name}
+    return [row["detail"]["deploys"] for row in found]
+
+
+def test_what_is_deleted_is_on_record_in_the_same_transaction(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+):
+    """A prune that dies at any instant has deleted nothing that is not on record."""
+    old_bad(core, "1", 100)
+    good(core, "2")
+
+    def die(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "write_audit", die)
+        with pytest.raises(ZeroDivisionError):
+            pruned(core)
+    assert (len(left(core)), batches(core)) == (2, [])
+    pruned(core)
+    assert (len(left(core)), batches(core)) == (1, [1])
+    (row,) = [row for row in core.rows("audit") if row["action"] == pruning.BATCH]
+    assert row["detail"]["max_age"] == "2160h"
+    assert not [row for row in core.rows("events") if row["type"] == pruning.BATCH]
+    pruned(core)
+    assert batches(core) == [1]
+
+
 def test_a_prune_that_is_told_to_stop_goes_on_next_time(core: Core) -> None:
     """B97: a pruner that ends half-way has deleted whole deploys; the next one does the rest."""
     for n in range(6):
@@ -262,12 +294,14 @@ def test_a_prune_that_is_told_to_stop_goes_on_next_time(core: Core) -> None:
     good(core, "1")
     policy = pruning.Policy(90 * DAY, 10)
     halves = iter([False, True])
-    pruner = pruning.Pruner(core.desk, policy, stop=lambda: next(halves))
+    pruner = pruning.Pruner(core.desk, policy, caller=ADMIN, stop=lambda: next(halves))
     pruner._size = 2
     with pytest.raises(pruning.Unavailable):
         pruner.run()
     assert len(left(core)) == 5
+    assert batches(core) == [2]
     assert pruned(core)["deploys"] == 4
+    assert sum(batches(core)) == 6
 
 
 def test_a_rollback_asked_for_while_its_target_is_pruned_is_never_left_hanging(
