@@ -145,9 +145,11 @@ ports:
   {{- if .api }}
   - name: http
     containerPort: 8420
+    protocol: TCP
   {{- end }}
   - name: metrics
     containerPort: 8421
+    protocol: TCP
 startupProbe:
   httpGet: {path: /livez, port: metrics}
   {{- toYaml .values.probes.startup | nindent 2 }}
