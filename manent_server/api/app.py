@@ -32,6 +32,7 @@ from manent_server.api import (
 from manent_server.api.calls import Calls
 from manent_server.api.envelope import Envelope
 from manent_server.api.pace import AtTheDoor, OfCallers
+from manent_server.api.pulse import Pulse
 from manent_server.api.route import PREFIX
 from manent_server.api.signin import SignIn
 from manent_server.api.stream import Watching
@@ -128,6 +129,8 @@ def _bare(
     app.state.metrics = metrics or Metrics()
     app.state.closing = threading.Event()
     app.state.probing = anyio.CapacityLimiter(2)
+    app.state.asking = anyio.CapacityLimiter(8)
+    app.state.pulse = Pulse()
     app.router.routes.extend(probes.router.routes)
     return app
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from manent_server.api import probe_shapes as shapes
-from manent_server.domain.errors import ManentError
 from manent_server.observability.metrics import CONTENT_TYPE
+from manent_server.usecases import health
 
 router = APIRouter(tags=["probes"])
 SECONDS = 5.0
@@ -25,21 +25,20 @@ async def livez() -> Any:
     "/readyz", response_model=shapes.Readiness, responses={503: {"model": shapes.Readiness}}
 )
 async def readyz(request: Request) -> Response:
-    """Whether this process should get work: 503 while it drains or cannot do any."""
+    """Whether this process should get work.
+
+    503 while it starts or drains, and when the database has not answered for a while; a short
+    interruption and a slow answer are said in `reasons`.
+    """
     state = request.app.state
-    try:
-        with anyio.fail_after(SECONDS):
-            found = await anyio.to_thread.run_sync(
-                lambda: state.calls.ready(state.desk),
-                limiter=state.probing,
-                abandon_on_cancel=True,
-            )
-    except TimeoutError:
-        known = state.desk.report().get("reasons", ())
-        found = _not_ready(*known, "the database does not answer in time")
-    except ManentError as error:
-        found = _not_ready(error.detail)
+    verdict = await anyio.to_thread.run_sync(
+        lambda: state.pulse.ask(lambda: state.calls.ready(state.desk)),
+        limiter=state.asking,
+        abandon_on_cancel=True,
+    )
+    found = verdict.found or health.alone(state.desk.report(), [verdict.words])
     body = shapes.Readiness.model_validate(found).model_dump()
+    body["ready"] = body["ready"] and not verdict.is_outage
     return JSONResponse(body, status_code=200 if body["ready"] else 503)
 
 
@@ -54,7 +53,3 @@ async def metrics(request: Request) -> Response:
     except TimeoutError:
         return Response(status_code=503)
     return Response(text, media_type=CONTENT_TYPE)
-
-
-def _not_ready(*reasons: str) -> dict[str, Any]:
-    return {"ready": False, "draining": False, "running": 0, "reasons": list(reasons)}

@@ -1,26 +1,37 @@
 """Health: whether this process can take requests."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from manent_server.domain.errors import Unavailable
 from manent_server.usecases import policy, receivers
 from manent_server.usecases.desk import Desk
 
 
 def ready(desk: Desk) -> dict[str, Any]:
-    """`ready` is false while the process starts, drains or cannot reach the database."""
-    report = dict(desk.report())
-    reasons = list(report.get("reasons", ()))
+    """What this process says of itself, and what it finds in the database.
+
+    Raises:
+        Unavailable: The database does not answer.
+    """
     notes = []
-    try:
-        with desk.store.read() as tx:
-            tx.now()
-            # Before its tables are there nobody is behind.
-            notes += receivers.notes(tx, desk) if not reasons else []
-        if not reasons and policy.differs(desk.store, desk.settings()):
-            notes.append("another configuration than this process read is in force")
-    except Unavailable:
-        reasons.append("the database does not answer")
+    is_working = not desk.report().get("reasons")
+    with desk.store.read() as tx:
+        tx.now()
+        # Before its tables are there nobody is behind.
+        notes += receivers.notes(tx, desk) if is_working else []
+    if is_working and policy.differs(desk.store, desk.settings()):
+        notes.append("another configuration than this process read is in force")
+    return alone(desk.report(), notes)
+
+
+def alone(report: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+    """Whether a process takes work, by its own word: it does not while it starts or drains.
+
+    Args:
+        report: Its own word.
+        notes: What does not keep it from being ready, and is said all the same.
+    """
+    reasons = list(report.get("reasons", ()))
     draining = bool(report.get("draining"))
     if draining:
         reasons.append("draining")
@@ -28,6 +39,5 @@ def ready(desk: Desk) -> dict[str, Any]:
         "ready": not reasons,
         "draining": draining,
         "running": int(report.get("running", 0)),
-        # What does not keep it from being ready is said all the same.
         "reasons": [*reasons, *notes],
     }

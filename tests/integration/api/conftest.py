@@ -289,6 +289,6 @@ def make_app(fake: FakeUsecases, *, rates: Rates = NO_LIMIT, **more: Any) -> Fas
 def desk(rates: Rates = NO_LIMIT) -> Any:
     server = SimpleNamespace(body_limit=BODY_LIMIT, header_limit=16 * 1024, rates=rates)
     settings = SimpleNamespace(server=server)
-    made = SimpleNamespace(settings=lambda: settings)
+    made = SimpleNamespace(settings=lambda: settings, report=dict)
     made.seen_by = lambda _: made
     return made

@@ -1,15 +1,18 @@
 """Probes and metrics answer without a token and whatever the database does."""
 
 import time
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from manent_server.api import probes
+from manent_server.api.pulse import Limits, Pulse
 from manent_server.domain.errors import Unavailable
 from manent_server.observability.metrics import Metrics
 from tests.integration.api.conftest import FakeUsecases
+from tests.rig.process import until
 
 
 @pytest.fixture(params=["api", "probes"])
@@ -49,13 +52,24 @@ def test_a_draining_process_is_not_ready(client: TestClient, fake: FakeUsecases)
     assert answer.json() == fake.report
 
 
-def test_without_a_database_no_process_is_ready(client: TestClient, fake: FakeUsecases) -> None:
+def test_without_a_database_for_a_while_no_process_is_ready(
+    client: TestClient, fake: FakeUsecases
+) -> None:
+    """B142: a moment is said and nothing more; the first answer ends an outage."""
+    state: Any = client.app
+    state.state.pulse = Pulse(Limits(failing=0.3))
     fake.fail_with = Unavailable("the database does not answer")
 
     answer = client.get("/readyz")
 
-    assert answer.status_code == 503
+    assert answer.status_code == 200
     assert answer.json()["reasons"] == ["the database does not answer"]
+    began = time.monotonic()
+    gone = until(lambda: (found := client.get("/readyz")).status_code == 503 and found, what="503")
+    assert time.monotonic() - began > 0.2
+    assert gone.json()["reasons"] == ["the database does not answer"]
+    fake.fail_with = None
+    assert client.get("/readyz").status_code == 200
 
 
 def test_a_database_that_hangs_is_not_waited_for(
