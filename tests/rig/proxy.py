@@ -6,6 +6,7 @@ Give one worker the proxy's address and it alone can be parted from its database
 import contextlib
 import socket
 import threading
+import time
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -30,6 +31,8 @@ class Proxy:
         self._ends: set[socket.socket] = set()
         self._hung: set[threading.Event] = set()
         self.lost = 0
+        self.delay = 0.0
+        """Seconds every answer is held back."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -140,6 +143,8 @@ class Proxy:
                 elif not watches and line.is_cut.is_set():
                     self.lost += 1
                     break
+                if not watches and self.delay:
+                    time.sleep(self.delay)
                 sink.sendall(data)
         except OSError:
             pass
