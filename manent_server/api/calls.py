@@ -9,6 +9,7 @@ from manent_server.usecases import (
     abandon,
     cancel,
     decide,
+    dora,
     explain,
     health,
     inbox,
@@ -73,6 +74,7 @@ class Calls:
     environments: Call = inspect.environments
     environment: Call = inspect.environment
     applications: Call = inspect.applications
+    dora: Call = dora.figures
     schedule: Call = scheduling.schedule
     pause_schedule: Call = pause.pause
     resume_schedule: Call = pause.resume

@@ -92,13 +92,7 @@ def recurrence(cron: str, timezone: str) -> Recurrence:
     Raises:
         Invalid: The expression or the zone is not known, or it never comes to an instant.
     """
-    if timezone not in _zones():
-        meant = _meant(timezone)
-        raise _invalid(
-            "timezone",
-            "is no time zone of the IANA database",
-            f"did you mean {meant}?" if meant else "name one like Europe/Rome, or UTC",
-        )
+    zone(timezone)
     words = " ".join(cron.split())
     found = Recurrence(words, timezone)
     wrong = _wrong(found)
@@ -109,6 +103,22 @@ def recurrence(cron: str, timezone: str) -> Recurrence:
             "write minute, hour, day of month, month and day of week, as in 30 2 * * MON-FRI",
         )
     return found
+
+
+def zone(timezone: str) -> ZoneInfo:
+    """The IANA zone of that name.
+
+    Raises:
+        Invalid: There is none.
+    """
+    if timezone not in _zones():
+        meant = _meant(timezone)
+        raise _invalid(
+            "timezone",
+            "is no time zone of the IANA database",
+            f"did you mean {meant}?" if meant else "name one like Europe/Rome, or UTC",
+        )
+    return ZoneInfo(timezone)
 
 
 @cache

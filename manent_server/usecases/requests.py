@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from manent_server.domain.access import EVERYTHING, SERVICE, Kind
@@ -34,6 +34,18 @@ class DeployRequest:
     targets: Sequence[str] | None = None
     links: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class DoraRequest:
+    """Count the deploys of whole days of a zone; by default the thirty that end today."""
+
+    first: date | None = None
+    last: date | None = None
+    timezone: str = "UTC"
+    application: str | None = None
+    environment: str | None = None
+    tier: str | None = None
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ def _deploys(name: Naming, create: Create) -> None:
         sa.Index(name.index("deploys_replaces"), "replaces"),
         sa.Index(name.index("deploys_superseded_by"), "superseded_by"),
         _resolving(name),
+        _ended(name),
     )
 
 
@@ -120,6 +121,14 @@ def _resolving(name: Naming) -> sa.Index:
     where = sa.text("approval = 'resolving' AND state = 'DELAYED'")
     return sa.Index(
         name.index("deploys_resolving"), "approval_at", sqlite_where=where, postgresql_where=where
+    )
+
+
+def _ended(name: Naming) -> sa.Index:
+    # Only what has ended: no earlier change of a deploy has to write it.
+    where = sa.text("ended_at IS NOT NULL")
+    return sa.Index(
+        name.index("deploys_ended"), "ended_at", sqlite_where=where, postgresql_where=where
     )
 
 

@@ -155,6 +155,7 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
         access.READ, Of.PLACE, lambda p: f"/environments/{p.environment}"
     ),
     ("GET", "/applications"): _list("/applications"),
+    ("GET", "/dora"): _list("/dora"),
     ("GET", "/version"): Asks(access.READ, Of.NOTHING, lambda _: "/version"),
     ("GET", "/marks"): _list("/marks"),
     **{("GET", f"/{mark.PATHS[sort]}"): _list(f"/{mark.PATHS[sort]}") for sort in Sort},

@@ -43,6 +43,7 @@ def crowd(core: Core) -> dict[str, str]:
         "/schedules",
         "/approvals",
         "/notices",
+        "/dora",
     ],
 )
 def test_nothing_names_a_neighbour(door: Door, crowd: dict[str, str], path: str):
