@@ -5,6 +5,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -12,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from manent_server.api import problem
+from manent_server.api.signin import SIGNED
 from manent_server.domain.errors import ManentError
 from manent_server.observability.log import fields
 from manent_server.observability.metrics import Metrics
@@ -94,6 +96,10 @@ class Envelope:
     ) -> None:
         if answer.status:  # something was sent already: all that is left is to stop
             return
+        if scope["path"].startswith(SIGNED):
+            # So that a bridge finds here too what it tells its person; chats go by the status.
+            told = {"ok": False, "message": refusal.detail}
+            refusal = replace(refusal, facts={**refusal.facts, **told})
         shown = problem.redacted(refusal, self._redactor)
         response = problem.response(shown, answer.request_id)
         await response(scope, receive, answer.send)

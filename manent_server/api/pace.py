@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manent_server.api.problem import HttpRefusal, refusal
-from manent_server.api.signin import is_public
+from manent_server.api.signin import SIGNED, is_public
 from manent_server.domain.errors import NotSignedIn
 from manent_server.settings.values import Rates
 
@@ -80,7 +80,7 @@ class AtTheDoor:
     """ASGI middleware before anybody is known: heads that are too large, addresses that ask a lot.
 
     An address from which too many sign-ins failed is heard only with what it signed in with
-    before: neither can it keep the database busy, nor its neighbours out.
+    before: neither can it keep the database busy, nor its neighbours out. Chats sign in to nothing.
 
     Args:
         app: What is behind it.
@@ -115,7 +115,7 @@ class AtTheDoor:
         address, shown = _neighbour(scope), _shown(scope)
         if is_public(scope["path"]):
             _demand(self._public.take(address), "this address asks too much")
-        if shown not in self._good:
+        if shown not in self._good and not scope["path"].startswith(SIGNED):
             _demand(self._failures.wait(address), "too many sign-ins from this address failed")
         try:
             await self._app(scope, receive, send)

@@ -83,9 +83,9 @@ class Stream(ABC):
         """The stream; what cannot begin is refused like any request."""
         if self._shared.count >= self._shared.most:
             raise Unavailable(
-                "too many streams are being followed here",
+                f"this process serves {self._shared.most} streams at once, and all are taken",
                 code="too_many_watchers",
-                next="try again in a moment, or read by pages",
+                next="try again in a moment, ask another process, or read by pages",
             )
         first = await self.read()
         return StreamingResponse(self._events(first), media_type=EVENTS)

@@ -8,12 +8,12 @@ from typing import Any
 
 from manent_server import settings as configuration
 from manent_server.domain.errors import ConfigurationError, ManentError, Unavailable
-from manent_server.domain.secret import Secret
+from manent_server.domain.secret import Secret, names_a_secret
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.version import build
 from manent_server.observability import log
 from manent_server.observability.metrics import Metrics
-from manent_server.observability.redaction import MIN_LENGTH, Redactor, names_a_secret
+from manent_server.observability.redaction import MIN_LENGTH, Redactor
 from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
 from manent_server.settings import Settings, fill

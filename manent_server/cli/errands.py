@@ -17,6 +17,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.errors import ConfigurationError, NotFound
 from manent_server.engine.migration import library
 from manent_server.settings import show
+from manent_server.settings.access import unmatched
 from manent_server.settings.starter import starter
 from manent_server.store import migrate
 from manent_server.usecases import sign_in, tokens
@@ -67,6 +68,8 @@ def check(path: Path, environ: Variables, *, shown: str | None, against: str | N
         return
     for name, why in sorted(host.broken.items()):
         sys.stderr.write(f"plugin {name} cannot be used: {why}\n")
+    for words in unmatched(settings.access):
+        sys.stderr.write(f"warning: {words}\n")
     if against is not None:
         comparing.demand_good(settings, host, against, environ)
     sys.stdout.write(f"{settings.path}: good\n")

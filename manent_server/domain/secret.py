@@ -1,9 +1,20 @@
 """A secret: text that shows itself nowhere but where somebody asks for it by name."""
 
 import hmac
+import re
 from typing import Final, NoReturn, Self
 
 MASK: Final = "***"
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|[_.-])(?:password|passwd|passphrase|secret|token|authorization|cookie"
+    r"|api_?key|private_?key|access_?key|credentials?)$",
+    re.IGNORECASE,
+)
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether what stands under such a name is a secret, by its last word."""
+    return _SECRET_NAME.search(name) is not None
 
 
 class Secret:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from manent_server.domain.errors import Invalid
-from manent_server.domain.secret import MASK, Secret
+from manent_server.domain.secret import MASK, Secret, names_a_secret
 from manent_server.observability import forms
 
 # Shorter values occur by chance everywhere; masking them would hide more than it protects.
@@ -25,16 +25,6 @@ _LOOKS_SECRET = re.compile(
     re.DOTALL,
 )
 _SIGNS = ("mnt_", "-----BEGIN", "://")
-_SECRET_KEY = re.compile(
-    r"(?:^|[_.-])(?:password|passwd|passphrase|secret|token|authorization|cookie"
-    r"|api_?key|private_?key|access_?key|credentials?)$",
-    re.IGNORECASE,
-)
-
-
-def names_a_secret(name: str) -> bool:
-    """Whether what stands under such a name is a secret, by its last word."""
-    return _SECRET_KEY.search(name) is not None
 
 
 class Redactor:
@@ -86,7 +76,7 @@ class Redactor:
         if isinstance(value, dict):
             return {
                 self.redact(str(key)): MASK
-                if isinstance(inner, str) and _SECRET_KEY.search(str(key))
+                if isinstance(inner, str) and names_a_secret(str(key))
                 else self.redact_value(inner)
                 for key, inner in value.items()
             }

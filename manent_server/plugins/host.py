@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from manent_server.domain.errors import ConfigurationError, NotFound
 from manent_server.plugins import discovery, schema
@@ -174,7 +174,25 @@ def _check_model(model: type[BaseModel] | None, options: Mapping[str, Any]) -> l
         model.model_validate(dict(options))
     except ValidationError as error:
         return list(_findings(model, error))
-    return []
+    return [(path, schema.IN_CLEAR) for path in _in_clear(model, options)]
+
+
+def _in_clear(model: type[BaseModel], options: Mapping[str, Any], above: str = "") -> list[str]:
+    """Options the model keeps secret whose text stands here itself: every deploy would store it."""
+    found: list[str] = []
+    for name, one in model.model_fields.items():
+        key = one.alias or name
+        given, inner = options.get(key), inner_model(one.annotation)
+        if inner is not None and isinstance(given, Mapping):
+            found += _in_clear(inner, given, f"{above}{key}.")
+        elif _is_secret(one.annotation) and schema.is_in_clear(given):
+            found.append(f"{above}{key}")
+    return found
+
+
+def _is_secret(annotation: Any) -> bool:
+    is_one = isinstance(annotation, type) and issubclass(annotation, SecretStr)
+    return is_one or any(map(_is_secret, get_args(annotation)))
 
 
 def _findings(model: type[BaseModel], error: ValidationError) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """The part of JSON Schema that describes an external plugin's options.
 
 Known words: type, properties, required, additionalProperties, items, enum, const, minimum,
-maximum, minLength, maxLength, pattern, minItems, maxItems. Others are read past.
+maximum, minLength, maxLength, pattern, minItems, maxItems, writeOnly (a secret, of which only a
+reference is written). Others are read past.
 """
 
 import difflib
@@ -10,6 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 Finding = tuple[str, str]
+IN_CLEAR: Final = (
+    "is kept secret by the plugin and would be stored with every deploy; write "
+    "secret://env/NAME or secret://file/PATH"
+)
+_WRITE_ONLY: Final = "writeOnly"
+_REFERENCES: Final = ("secret://", "config://")
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
@@ -32,12 +39,20 @@ def check(schema: Any, value: Any, path: str = "") -> Iterator[Finding]:
         return
     for word, rule in _RULES.items():
         if word in schema and not rule(schema[word], value):
-            yield path, f"must have {word} {schema[word]!r}"
+            told = f"must have {word} {schema[word]!r}"
+            yield path, IN_CLEAR if word == _WRITE_ONLY else told
     if isinstance(value, dict):
         yield from _members(schema, value, path)
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from check(schema.get("items"), item, _below(path, str(index)))
+
+
+def is_in_clear(value: Any) -> bool:
+    """Whether a secret, or one among several, is written down itself and not by a reference."""
+    if isinstance(value, dict | list):
+        return any(map(is_in_clear, value.values() if isinstance(value, dict) else value))
+    return value not in (None, "") and not str(value).startswith(_REFERENCES)
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
@@ -101,4 +116,5 @@ _RULES: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "pattern": _text(lambda pattern, value: re.search(pattern, value) is not None),
     "minItems": _list(lambda limit, value: len(value) >= limit),
     "maxItems": _list(lambda limit, value: len(value) <= limit),
+    _WRITE_ONLY: lambda is_secret, value: is_secret is not True or not is_in_clear(value),
 }

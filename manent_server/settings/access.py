@@ -186,6 +186,27 @@ _PERSON = Section(
     _person,
 )
 
+
+def unmatched(known: values.Access) -> list[str]:
+    """What `access.people` says of somebody that nobody who signs in can match, in words."""
+    issuers = {one.issuer for one in known.oidc.values()}
+    found = []
+    for login, one in known.people.items():
+        if not one.principals and not one.ids:
+            found.append(
+                f"access.people.{login}: has no name anywhere else; only a token called {login} is "
+                "this person"
+            )
+        for principal in one.principals:
+            issuer = principal.removeprefix("oidc:").rpartition("#")[0]
+            if principal.startswith("oidc:") and issuer not in issuers:
+                found.append(
+                    f"access.people.{login}: nobody signs in as {principal}: access.oidc has no "
+                    f"issuer {issuer or principal}"
+                )
+    return found
+
+
 ACCESS: Final = Key(
     "access",
     Section(

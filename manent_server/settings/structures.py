@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from manent_server.domain.secret import names_a_secret
 from manent_server.settings import document
-from manent_server.settings.expand import expand
+from manent_server.settings.expand import Variable, expand, parts
 from manent_server.settings.findings import Findings
 from manent_server.settings.kinds import name_error
 from manent_server.settings.node import Listing, Node, Place, Scalar, Table
@@ -195,9 +196,27 @@ def _plain(node: Node, reading: Reading) -> Any:
         return INVALID if _has_invalid(items) else items
     try:
         value = exact(node)
-        return expand(value, reading.environ) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        _demand_no_secret(node, value)
+        return expand(value, reading.environ)
     except ValueError as error:
         return reading.refuse(node, str(error))
+
+
+def _demand_no_secret(node: Scalar, text: str) -> None:
+    """Refuse what would stand in the order of every deploy, in clear.
+
+    Raises:
+        ValueError: A variable fills in what its name, or the option's, says is a secret.
+    """
+    option = str(node.path[-1]) if node.path else ""
+    for part in parts(text):
+        if isinstance(part, Variable) and (names_a_secret(part.name) or names_a_secret(option)):
+            raise ValueError(
+                f"${{{part.name}}} would be stored with every deploy; "
+                f"write secret://env/{part.name}, which is looked up for each hook"
+            )
 
 
 def _has_invalid(values: Iterable[Any]) -> bool:

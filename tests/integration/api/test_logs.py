@@ -216,6 +216,7 @@ def test_more_watchers_than_a_process_carries_are_told_to_come_back(
 
     assert answer.status_code == 503
     assert answer.json()["code"] == "too_many_watchers"
+    assert "this process serves 0 streams at once" in answer.json()["detail"]
 
 
 def test_a_page_may_begin_before_the_end(client: TestClient, fake: FakeUsecases) -> None:

@@ -84,6 +84,22 @@ def test_an_address_whose_sign_ins_fail_is_not_heard(
     assert known.get("/api/v1/deploys").status_code == 429
 
 
+def test_a_chat_is_heard_beside_neighbours_who_fail_and_told_when_it_asks_too_much(
+    fake: FakeUsecases, portal: BlockingPortal
+) -> None:
+    """By the status, and in words for a bridge; the name of no chat is told."""
+    anybody = client(fake, portal, failed_sign_ins=1, public=1)
+    wrong = {"Authorization": "Bearer wrong"}
+    codes = [anybody.get("/api/v1/deploys", headers=wrong).status_code for _ in range(2)]
+    assert codes == [401, 429]
+    answers = [anybody.post(f"/webhooks/{n}") for n in range(11)]
+    assert 429 not in {one.status_code for one in answers[:10]}
+    body = answers[10].json()
+    assert (answers[10].status_code, body["ok"], body["code"]) == (429, False, "too_many_requests")
+    assert "nothing was done" in body["message"]
+    assert int(answers[10].headers["retry-after"]) >= 1
+
+
 def test_public_routes_are_limited_by_address_but_for_livez(
     fake: FakeUsecases, portal: BlockingPortal
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pluggy
 import pytest
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from manent_server.domain.errors import ConfigurationError, NotFound
 from manent_server.plugins.host import Host, Plugin
@@ -15,6 +15,7 @@ from manent_server.sdk import Options, Template, hookimpl, hooks
 class Health(Options):
     url: str
     tries: int = 3
+    keys: dict[str, SecretStr] | None = None
 
 
 class Mine(Options):
@@ -70,6 +71,16 @@ def test_wrong_options_are_found_with_their_path_and_the_nearest_key(
 
 def test_right_options_have_no_finding(host: Host) -> None:
     assert host.check_options("mine", {"root": "/srv", "keep-releases": 1}) == []
+
+
+def test_a_secret_option_takes_references_alone(host: Host) -> None:
+    """I18: what stands in the options stands in the order of every deploy."""
+    keys = {"a": "secret://env/A", "b": "config://b"}
+    assert host.check_options("mine", {"root": "/", "health": {"url": "", "keys": keys}}) == []
+    wrong = {"root": "/", "health": {"url": "", "keys": keys | {"c": "hunter2"}}}
+    [(path, message)] = host.check_options("mine", wrong)
+    assert (path, "secret://env/NAME" in message) == ("health.keys", True)
+    assert "hunter2" not in message
 
 
 def test_options_decide_the_effects(host: Host) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from manent_server.domain.access import Grant
+from manent_server.settings.access import unmatched
 from tests.unit.settings.conftest import Errors, Load
 
 GITHUB = "https://token.actions.githubusercontent.com"
@@ -47,6 +48,21 @@ def test_people_are_found_by_what_they_are_elsewhere(load: Load):
     assert access.login_at("github", "43") == "bob"
     assert access.login_at("slack", "U1") == "bob"
     assert access.login_at("slack", "42") is None
+
+
+def test_what_nobody_who_signs_in_can_match_is_told(load: Load):
+    people = """
+access:
+  oidc: {company: {issuer: "https://id.example", client_id: manent}}
+  people:
+    ann: {principals: ["oidc:https://id.example#1"]}
+    bob: {groups: [sre]}
+    eve: {principals: ["oidc:https://old.example#2"]}
+    joe: {slack: U1}
+"""
+    told = unmatched(load(people).access)
+    assert [one.split(":")[0] for one in told] == ["access.people.bob", "access.people.eve"]
+    assert "no issuer https://old.example" in told[1]
 
 
 def test_without_it_nobody_is_known(load: Load):

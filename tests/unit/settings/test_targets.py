@@ -162,3 +162,21 @@ def test_each_target_is_in_exactly_one_wave_or_the_waves_are_refused(
         found = resolve(waves, targets)
         assert sorted(name for wave in found for name in wave) == sorted(targets)
         assert all(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ("{password: '${DB}'}", "DB"),
+        ("{environment: {X: 'a ${API_TOKEN}'}}", "API_TOKEN"),
+        ("{on: ['${SHOP_SECRET}']}", "SHOP_SECRET"),
+    ],
+)
+def test_no_secret_is_filled_into_what_every_deploy_stores(
+    errors: Errors, options: str, name: str
+) -> None:
+    """I18: an order is stored in clear; a reference is looked up for each hook."""
+    known = {"DB": "x", "API_TOKEN": "x", "SHOP_SECRET": "x", "HOME": "/h"}
+    text = BASE + GROUPS + SHOP % f"targets: {{a: {options}}}"
+    [found] = errors(text, environ=known)
+    assert f"write secret://env/{name}" in found["message"]
