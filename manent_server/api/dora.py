@@ -84,7 +84,7 @@ class Month(Shape):
     """The deployments of one month in the zone asked for."""
 
     month: str
-    deployments: int
+    deploys: int
     successful: int
     failed: int
 
@@ -106,7 +106,7 @@ class DoraRow(Shape):
     application: str
     tier: str
     environments: list[str]
-    deployments: int
+    deploys: int
     successful: int
     failed: int
     frequency: Frequency

@@ -102,13 +102,13 @@ class Ended:
         return self.state == State.SUCCESS
 
     @property
-    def is_deployment(self) -> bool:
+    def counts(self) -> bool:
         """Whether it counts."""
         return self.kind == Kind.DEPLOY and self.version != self.replaced
 
 
 @dataclass
-class Deployment:
+class Counted:
     """A deploy that counts, and what became of it."""
 
     of: Ended
@@ -128,7 +128,7 @@ class Month:
     """The deployments of one month of the calendar."""
 
     month: str
-    deployments: int
+    deploys: int
     successful: int
     failed: int
 
@@ -159,7 +159,7 @@ class Figures:
     application: str
     tier: str
     environments: tuple[str, ...]
-    deployments: int
+    deploys: int
     successful: int
     failed: int
     restore: Spread
@@ -172,7 +172,7 @@ class Figures:
     @property
     def failure_rate(self) -> float | None:
         """Failed deployments of all, 0 to 1; None without any."""
-        return self.failed / self.deployments if self.deployments else None
+        return self.failed / self.deploys if self.deploys else None
 
 
 def figures(ended: Iterable[Ended], asked: Window) -> list[Figures]:
@@ -186,9 +186,9 @@ def figures(ended: Iterable[Ended], asked: Window) -> list[Figures]:
     places: dict[tuple[str, str, str], list[Ended]] = defaultdict(list)
     for row in ended:
         places[row.application, row.tier, row.environment].append(row)
-    groups: dict[tuple[str, str], list[Deployment]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Counted]] = defaultdict(list)
     for (application, tier, _), rows in places.items():
-        found = _deployments(sorted(rows, key=lambda row: row.ended_at))
+        found = _counted(sorted(rows, key=lambda row: row.ended_at))
         groups[application, tier] += [
             one for one in found if asked.start <= one.of.ended_at < asked.end
         ]
@@ -199,9 +199,9 @@ def figures(ended: Iterable[Ended], asked: Window) -> list[Figures]:
 class _Place:
     """One application in one environment, as its deploys go by."""
 
-    found: list[Deployment] = field(default_factory=list)
-    standing: list[Deployment] = field(default_factory=list)
-    broken: list[Deployment] = field(default_factory=list)
+    found: list[Counted] = field(default_factory=list)
+    standing: list[Counted] = field(default_factory=list)
+    broken: list[Counted] = field(default_factory=list)
 
     def pass_by(self, row: Ended) -> None:
         """What this end says of the deployments before it, and its own."""
@@ -209,7 +209,7 @@ class _Place:
             self._go_back(row)
         if row.is_success:
             self._restore(row)
-        if row.is_deployment:
+        if row.counts:
             self._count(row)
 
     def _go_back(self, row: Ended) -> None:
@@ -225,7 +225,7 @@ class _Place:
         self.broken.clear()
 
     def _count(self, row: Ended) -> None:
-        one = Deployment(row)
+        one = Counted(row)
         self.found.append(one)
         if row.is_success:
             self.standing.append(one)
@@ -237,14 +237,14 @@ class _Place:
             self.broken.append(one)
 
 
-def _deployments(rows: Sequence[Ended]) -> list[Deployment]:
+def _counted(rows: Sequence[Ended]) -> list[Counted]:
     place = _Place()
     for row in rows:
         place.pass_by(row)
     return place.found
 
 
-def _figures(key: tuple[str, str], found: Sequence[Deployment], asked: Window) -> Figures:
+def _figures(key: tuple[str, str], found: Sequence[Counted], asked: Window) -> Figures:
     failed = [one for one in found if one.failed_at is not None]
     good = [one.of for one in found if one.of.is_success]
     leads = [row.ended_at - at for row in good for at in row.changed_at]
@@ -252,7 +252,7 @@ def _figures(key: tuple[str, str], found: Sequence[Deployment], asked: Window) -
         application=key[0],
         tier=key[1],
         environments=tuple(sorted({one.of.environment for one in found})),
-        deployments=len(found),
+        deploys=len(found),
         successful=len(good),
         failed=len(failed),
         restore=_spread([one.outage for one in failed if one.outage is not None]),
@@ -271,14 +271,14 @@ def _spread(spans: Sequence[timedelta]) -> Spread:
     return Spread(len(seconds), median(seconds), fmean(seconds))
 
 
-def _months(found: Sequence[Deployment], asked: Window) -> tuple[Month, ...]:
-    months: dict[str, list[Deployment]] = defaultdict(list)
+def _months(found: Sequence[Counted], asked: Window) -> tuple[Month, ...]:
+    months: dict[str, list[Counted]] = defaultdict(list)
     for one in found:
         months[asked.month(one.of.ended_at)].append(one)
     return tuple(
         Month(
             month=month,
-            deployments=len(some),
+            deploys=len(some),
             successful=sum(one.of.is_success for one in some),
             failed=sum(one.failed_at is not None for one in some),
         )

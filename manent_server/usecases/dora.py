@@ -51,7 +51,7 @@ def _shown(one: Figures, window: Window, covered: dict[str, datetime | None]) ->
         "application": one.application,
         "tier": one.tier,
         "environments": list(one.environments),
-        "deployments": one.deployments,
+        "deploys": one.deploys,
         "successful": one.successful,
         "failed": one.failed,
         "frequency": {

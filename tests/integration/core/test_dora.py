@@ -47,7 +47,7 @@ def test_figures_of_what_ended(core: Core) -> None:
     aged(core, bad(core, "9", environment="production"), 3)
     found = only(core, environment="staging")
     assert (found["application"], found["tier"]) == ("shop", "staging")
-    assert (found["deployments"], found["successful"], found["failed"]) == (4, 2, 2)
+    assert (found["deploys"], found["successful"], found["failed"]) == (4, 2, 2)
     assert found["change_failure_rate"] == 0.5
     assert found["frequency"]["per_week"] == pytest.approx(2 / 30 * 7)
     restore, lead = found["time_to_restore"], found["lead_time"]
@@ -71,7 +71,7 @@ def test_what_was_pruned_is_said_to_be_missing(core: Core) -> None:
     assert only(core, first=day)["coverage"]["complete"]
     assert pruned(core)["deploys"] == 1
     found = only(core, first=day)
-    assert found["deployments"] == 3
+    assert found["deploys"] == 3
     # From the deploy after the missing one on.
     since = ((core.at() - 100 * DAY - timedelta(minutes=1)) + DAY).date()
     assert found["coverage"] == {"complete": False, "since": since.isoformat()}
@@ -81,7 +81,7 @@ def test_what_was_pruned_is_said_to_be_missing(core: Core) -> None:
 
 def test_nobody_learns_of_what_it_does_not_see(core: Core) -> None:
     aged(core, good(core, "1"), 1)
-    aged(core, good(core, "1", application="mail"), 1)
+    aged(core, good(core, "2", application="mail"), 1)
     seen = core.desk.seen_by(Caller("dev", (Grant("viewer", ("mail",), ("*",)),), "person"))
     found = dora.figures(seen, DoraRequest())
     assert [item["application"] for item in found["items"]] == ["mail"]

@@ -57,13 +57,13 @@ def march() -> list[Ended]:
 def test_what_counts_counts_once() -> None:
     """B148: rollbacks and redeploys of what is there are no deployments; days are those of Rome."""
     found = only(march())
-    assert (found.deployments, found.successful, found.failed) == (12, 10, 3)
+    assert (found.deploys, found.successful, found.failed) == (12, 10, 3)
     assert found.failure_rate == 0.25
     assert round(found.successful / MARCH.days * 7, 2) == 2.33
     assert found.restore.count == 3
     assert found.restore.median == 90 * 60
     assert found.restore.mean == pytest.approx(250 / 3 * 60)
-    assert [(month.month, month.deployments) for month in found.months] == [("2027-03", 12)]
+    assert [(month.month, month.deploys) for month in found.months] == [("2027-03", 12)]
 
 
 def test_a_day_is_that_of_the_zone() -> None:
@@ -72,7 +72,7 @@ def test_a_day_is_that_of_the_zone() -> None:
     assert [month.month for month in only(march(), longer).months] == ["2027-04"]
     assert dora.figures(march(), Window(date(2027, 3, 31), date(2027, 3, 31), ROME)) == []
     (utc,) = dora.figures(march(), Window(date(2027, 3, 31), date(2027, 3, 31), ZoneInfo("UTC")))
-    assert utc.deployments == 1
+    assert utc.deploys == 1
 
 
 def test_a_deployment_that_fails_twice_is_one_that_failed() -> None:
@@ -81,7 +81,7 @@ def test_a_deployment_that_fails_twice_is_one_that_failed() -> None:
     rows += [failed(f"f{n}", at(20 + n), "rollback_failed") for n in range(4)]
     rows += [rollback("19", at(23, n), state="ERROR", outcome="failed") for n in (5, 9)]
     found = only(rows)
-    assert (found.deployments, found.failed) == (23, 4)
+    assert (found.deploys, found.failed) == (23, 4)
     assert found.failure_rate == pytest.approx(4 / 23)
     assert found.unrestored == 4
 
@@ -94,14 +94,14 @@ def test_a_rollback_that_fails_says_that_the_deployment_had() -> None:
         rollback("1", at(2, 30)),
     ]
     found = only(rows)
-    assert (found.deployments, found.failed, found.unrestored) == (2, 1, 0)
+    assert (found.deploys, found.failed, found.unrestored) == (2, 1, 0)
     assert found.restore.median == 30 * 60
 
 
 def test_a_rollback_after_a_failure_undoes_no_other_deployment() -> None:
     rows = [deploy("1", at(1)), failed("2", at(2)), rollback("1", at(2, 15))]
     found = only(rows)
-    assert (found.deployments, found.failed) == (2, 1)
+    assert (found.deploys, found.failed) == (2, 1)
     assert found.restore.median == 15 * 60
 
 
@@ -120,7 +120,7 @@ def test_what_another_place_does_ends_no_failure_here() -> None:
 def test_a_failure_of_the_last_day_is_ended_by_what_comes_after() -> None:
     rows = [failed("1", at(30)), deploy("2", at(31))]
     found = only(rows)
-    assert (found.deployments, found.unrestored, found.restore.count) == (1, 0, 1)
+    assert (found.deploys, found.unrestored, found.restore.count) == (1, 0, 1)
 
 
 def test_a_lead_time_below_zero_is_flagged_and_not_averaged() -> None:
