@@ -11,7 +11,7 @@ from manent_server.engine.identity import Identity, identify
 from manent_server.engine.journey import Journey
 from manent_server.engine.runtime import Pools, Runtime
 from manent_server.engine.shop import Caps, Lifeline, Shop
-from manent_server.observability.metrics import ExecutorBeat
+from manent_server.observability.prompt import Prompt
 from manent_server.observability.quota import Quota
 from manent_server.plugins.runner import Runner
 from manent_server.recovery.heartbeat import Heartbeat
@@ -21,7 +21,7 @@ from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
 from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store
-from manent_server.usecases import carry, inspect, receivers, sinks
+from manent_server.usecases import carry, census
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.hear import Ear
 from manent_server.worker.couriers import Couriers
@@ -33,14 +33,20 @@ _LEAST_PATIENCE = timedelta(seconds=1)
 
 
 def watch(house: House, desk: Desk) -> None:
-    """Let the metrics show the registry, the sinks and the record."""
-    house.metrics.watch_sinks(lambda: sinks.standings(desk))
-    house.metrics.watch_audit(
-        lambda: (receivers.unchained(desk), receivers.metrics(desk)),
-    )
-    house.metrics.watch_executors(
-        lambda: [ExecutorBeat(name, is_up, at) for name, is_up, at in inspect.beats(desk)]
-    )
+    """Let the metrics show the installation, and what is configured and repeated here."""
+    ask = Prompt(lambda: census.read(desk))
+    house.metrics.watch_executors(lambda: ask().beats)
+    house.metrics.watch_sinks(lambda: ask().sinks)
+    house.metrics.watch_audit(lambda: (ask().unchained, ask().audit))
+    house.metrics.watch_installation(lambda: ask().census)
+    house.metrics.of_the_process.watch_repeats(house.store.repeats)
+    house.metrics.of_the_process.watch_interval(lambda: _interval(house.settings))
+
+
+def _interval(settings: Settings) -> float:
+    """How often pruning is due, in seconds; 0 while retention is off."""
+    is_on = settings.retention.max_age > timedelta(0)
+    return settings.retention.interval.total_seconds() if is_on else 0.0
 
 
 def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
@@ -56,6 +62,7 @@ def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
         processes=settings.worker.hook_processes,
         line_limit=settings.logs.line_limit,
     )
+    house.metrics.of_the_process.watch_hooks(lambda: len(runner.running()))
     shop = _shop(house, identity, runner, workdir)
     watch = Watch(house.store, runner, identity, shop.leftovers)
     offer = Offer(

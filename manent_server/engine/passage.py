@@ -8,7 +8,7 @@ from typing import Any
 
 from manent_server.domain import gates, outcome, plan
 from manent_server.domain.deploy import Outcome as End
-from manent_server.domain.deploy import Phase, state_of
+from manent_server.domain.deploy import Phase
 from manent_server.domain.outcome import Passed, Undoing
 from manent_server.domain.plan import Step, Visit, Wave
 from manent_server.domain.question import Answer
@@ -288,7 +288,6 @@ class Passage:
         if row is None or row.epoch != run.deploy.epoch:
             run.shop.metrics.stale_write()
             raise Unwound(run.deploy.id)
-        run.shop.metrics.deploy_ended(state_of(end), end)
         run.shop.admit(run.deploy.environment)
 
 

@@ -276,7 +276,7 @@ class Stepper:
             began = time.monotonic()
             end = self._act(errand, context, handed)
             took = time.monotonic() - began
-            run.shop.metrics.hook(errand.plugin, errand.step.hook, end.result, seconds=took)
+            run.shop.metrics.hook(errand.plugin, errand.step.hook, seconds=took)
             self._record(errand, end, handed.attempt)
         except BaseException:
             # Its end may not be recorded, and this run is over. A lease ends by itself.

@@ -15,19 +15,23 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from manent_server.domain.census import Census
 from manent_server.observability.audit_metrics import AUDIT, Audit, AuditStanding
+from manent_server.observability.census_metrics import CENSUS, Installation
 from manent_server.observability.metric import Metric, gauge
+from manent_server.observability.process_metrics import OF_THE_PROCESS, OfTheProcess
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _log = logging.getLogger("manent.metrics")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_HOOK_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
-_HTTP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_HOOK_SECONDS = (0.1, 1, 10, 60, 600, 3600)
+_HTTP_SECONDS = (0.01, 0.05, 0.25, 1, 5)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ EXECUTOR_HEARTBEAT = Metric(
     "Unix time of the executor's last heartbeat, by the database's clock.",
 )
 DATABASE_UP = Metric(
-    "manent_database_up", "gauge", (), "1 if the database answered this very scrape, else 0."
+    "manent_database_up", "gauge", (), "1 if the database answered in time, just now, else 0."
 )
 STALE_WRITES = Metric(
     "manent_stale_writes_total",
@@ -69,17 +73,11 @@ STALE_WRITES = Metric(
     (),
     "Writes dropped because their deploy had a newer epoch.",
 )
-DEPLOYS_ENDED = Metric(
-    "manent_deploys_ended_total",
-    "counter",
-    ("state", "outcome"),
-    "Deploys this process has closed.",
-)
 HOOK_SECONDS = Metric(
     "manent_hook_seconds",
     "histogram",
-    ("plugin", "hook", "result"),
-    "Duration of hook calls.",
+    ("plugin", "hook"),
+    "Duration of hook calls of this process.",
 )
 HTTP_REQUESTS = Metric(
     "manent_http_requests_total",
@@ -90,7 +88,7 @@ HTTP_REQUESTS = Metric(
 HTTP_SECONDS = Metric(
     "manent_http_request_seconds",
     "histogram",
-    ("method", "route"),
+    ("method",),
     "Duration of requests; a followed log counts until its end.",
 )
 LOG_LINES_DROPPED = Metric(
@@ -147,18 +145,6 @@ DEPLOY_EVENT_FAILED = Metric(
     ("plugin",),
     "Calls of the hook deploy_event that raised.",
 )
-PRUNED = Metric(
-    "manent_pruned_deploys_total",
-    "counter",
-    (),
-    "Old deploys this process deleted from the history.",
-)
-PRUNE_ENDED = Metric(
-    "manent_prune_ended_timestamp_seconds",
-    "gauge",
-    (),
-    "Unix time at which this process last came to the end of a prune; missing before.",
-)
 CHAT_REQUESTS = Metric(
     "manent_chat_requests_total",
     "counter",
@@ -172,9 +158,9 @@ CHAT_CLOCK = Metric(
     "By how much the clock of a chat was behind ours at its last well signed request.",
 )
 LISTED = (
-    PRUNED,
-    PRUNE_ENDED,
     *AUDIT,
+    *CENSUS,
+    *OF_THE_PROCESS,
     CHAT_REQUESTS,
     CHAT_CLOCK,
     OUTBOX_LAG,
@@ -185,7 +171,6 @@ LISTED = (
     EXECUTOR_HEARTBEAT,
     DATABASE_UP,
     STALE_WRITES,
-    DEPLOYS_ENDED,
     HOOK_SECONDS,
     HTTP_REQUESTS,
     HTTP_SECONDS,
@@ -201,11 +186,12 @@ class Metrics:
     """Everything one process counts."""
 
     def __init__(self) -> None:
+        # A series more for each counter and histogram, which nobody asks for.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._stale_writes = self._counter(STALE_WRITES)
-        self._deploys_ended = self._counter(DEPLOYS_ENDED)
         self._hook_seconds = self._histogram(HOOK_SECONDS, _HOOK_SECONDS)
         self._http_requests = self._counter(HTTP_REQUESTS)
         self._http_seconds = self._histogram(HTTP_SECONDS, _HTTP_SECONDS)
@@ -220,8 +206,7 @@ class Metrics:
             CHAT_CLOCK.name, CHAT_CLOCK.help, CHAT_CLOCK.labels, registry=self.registry
         )
         self._deploy_event_failed = self._counter(DEPLOY_EVENT_FAILED)
-        self._pruned = self._counter(PRUNED)
-        self._prune_ended: Gauge | None = None
+        self.of_the_process = OfTheProcess(self.registry)
 
     def watch_executors(self, read: Callable[[], Iterable[ExecutorBeat]]) -> None:
         """Show the executor registry: `read` asks the database at every scrape."""
@@ -234,6 +219,10 @@ class Metrics:
     def watch_audit(self, read: Callable[[], tuple[float, Iterable[AuditStanding]]]) -> None:
         """Show the audit: `read` asks the database at every scrape."""
         self.registry.register(Audit(read))
+
+    def watch_installation(self, read: Callable[[], Census]) -> None:
+        """Show what the database adds up to: `read` asks it at every scrape."""
+        self.registry.register(Installation(read))
 
     def notice(self, sink: str, result: str) -> None:
         """Count a try to tell a sink."""
@@ -251,30 +240,19 @@ class Metrics:
         """Count a call of a plugin's `deploy_event` that raised."""
         self._deploy_event_failed.labels(plugin).inc()
 
-    def pruned(self, deploys: int) -> None:
-        """Record a prune that came to its end."""
-        self._pruned.inc(deploys)
-        if self._prune_ended is None:
-            self._prune_ended = Gauge(PRUNE_ENDED.name, PRUNE_ENDED.help, registry=self.registry)
-        self._prune_ended.set_to_current_time()
-
     def stale_write(self, count: int = 1) -> None:
         """Count writes dropped because of a newer epoch."""
         self._stale_writes.inc(count)
 
-    def deploy_ended(self, state: str, outcome: str) -> None:
-        """Count a deploy closed."""
-        self._deploys_ended.labels(state, outcome).inc()
-
-    def hook(self, plugin: str, hook: str, result: str, *, seconds: float) -> None:
+    def hook(self, plugin: str, hook: str, *, seconds: float) -> None:
         """Record a hook call."""
-        self._hook_seconds.labels(plugin, hook, result).observe(seconds)
+        self._hook_seconds.labels(plugin, hook).observe(seconds)
 
     def http_request(self, method: str, route: str, status: int, *, seconds: float) -> None:
         """Record a request answered; `route` is the pattern, never the path."""
         known = method if method in _METHODS else "other"
         self._http_requests.labels(known, route, str(status)).inc()
-        self._http_seconds.labels(known, route).observe(seconds)
+        self._http_seconds.labels(known).observe(seconds)
 
     def log_lines_dropped(self, count: int) -> None:
         """Count log lines left out."""
@@ -366,11 +344,12 @@ def render_reference() -> str:
         [
             "# Metrics",
             "",
-            "Every process serves `/metrics` on `server.metrics_listen`. Values of "
-            "`manent_executor_*`, `manent_audit_*`, `manent_outbox_lag_seconds` and "
-            "`manent_notices_dead` come from the database and are the same in every process; "
-            "all others count what this process did since it started. No label holds the name "
-            "of a person, a version or a deploy.",
+            "Every process serves `/metrics` on `server.metrics_listen`. Where the meaning says "
+            "*all*, the value comes from the database and is the same in every process: show one "
+            "of them, such as `max by (...)`. Every other one is about the process that serves it: "
+            "add those up. At most 30 environments are counted by name, the rest as `other`. No "
+            "label holds the name of a person, an application, a version or a deploy. "
+            "[Watch manent](../how-to/watch-manent.md) says what to look at.",
             "",
             "| Name | Kind | Labels | Meaning |",
             "|---|---|---|---|",

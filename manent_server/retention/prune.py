@@ -11,16 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from manent_server.domain import access, duration
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Conflict, Invalid, Unavailable
 from manent_server.domain.retention import Kept, Policy
+from manent_server.domain.tally import PRUNE_ENDED
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
 from manent_server.retention.keeping import Keeping, survey
-from manent_server.store import records, retention, workers
+from manent_server.store import records, retention, tallies, workers
 from manent_server.store.records import Deed
 from manent_server.store.retention import Gone, Old, Place
 from manent_server.store.transaction import Transaction
@@ -151,6 +153,7 @@ def _record(desk: Desk, tally: Tally, *, caller: Caller, key: IdempotencyKey | N
         if records.read_detail(tx, name) is None:
             deed = Deed(caller, "history.pruned", detail=tally.answer(), id=name)
             records.write_audit(tx, deed, at=tx.now())
+            tallies.put(tx, (PRUNE_ENDED, ""), int(tx.now().timestamp()))
             once.remember(tx, caller, key, name)
 
     desk.store.once(work)
@@ -177,15 +180,17 @@ class Rounds:
         policy = Policy(known.max_age, known.keep_releases)
         pruner = Pruner(self._desk, policy, caller=access.MANENT, stop=_draining(self._desk))
         tally = pruner.run()
-        self._desk.metrics.pruned(tally.deploys)
         if tally.deploys or tally.runs:
             _log.info("pruned %d deploys and %d runs of schedules", tally.deploys, tally.runs)
             _record(self._desk, tally, caller=access.MANENT)
-        self._desk.store.once(
-            lambda tx: workers.take_lease(
-                tx, _RESTING, secrets.token_hex(8), lasts=known.interval, at=tx.now()
-            )
-        )
+        self._desk.store.once(partial(_end, lasts=known.interval))
+
+
+def _end(tx: Transaction, *, lasts: timedelta) -> None:
+    """A prune came to its end: the next one has time."""
+    at = tx.now()
+    workers.take_lease(tx, _RESTING, secrets.token_hex(8), lasts=lasts, at=at)
+    tallies.put(tx, (PRUNE_ENDED, ""), int(at.timestamp()))
 
 
 class Pruner:

@@ -84,6 +84,8 @@ def _asked(name: Naming) -> list[sa.schema.SchemaItem]:
         sa.Column("priority", sa.Integer, nullable=False),
         count("sequence", null=True),
         count("ticket", null=True),
+        # When its last gate opened.
+        at("queued_at"),
         at("not_before"),
         at("not_after"),
         json("override"),

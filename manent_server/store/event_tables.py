@@ -72,6 +72,18 @@ def events(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
     )
 
 
+def tallies(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
+    """What events add up to: it outlives them, and the deploys they are about."""
+    return table(
+        meta,
+        name,
+        "tallies",
+        text("name", primary=True),
+        text("labels", primary=True),
+        count("value"),
+    )
+
+
 def _untold(name: Naming) -> sa.Index:
     where = sa.text("position IS NULL")
     return sa.Index(

@@ -5,8 +5,8 @@ import random
 import sqlite3
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -119,6 +119,7 @@ class Outages:
         self._database = database
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._repeats = Counter({"outage": 0, "contention": 0})
         self._past: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
 
     def began(self, error: BaseException, *, since: float) -> None:
@@ -141,6 +142,15 @@ class Outages:
                 self._past.append((since, time.monotonic()))
         if since is not None:
             _log.warning("%s answers again after %.1f s", self._database, time.monotonic() - since)
+
+    def repeated(self, reason: str) -> None:
+        """A transaction met an outage, or lost to others."""
+        with self._lock:
+            self._repeats[reason] += 1
+
+    def repeats(self) -> Mapping[str, int]:
+        """How often that was, by reason."""
+        return dict(self._repeats)
 
     def within(self, last: float) -> float:
         """How many of the last seconds the database is known not to have answered."""
@@ -182,6 +192,7 @@ def until_answered(
 
 
 def _note(error: Exception, outages: Outages, began: float) -> None:
+    outages.repeated("outage" if is_outage(error) else "contention")
     if is_outage(error):
         outages.began(error, since=began)
     else:

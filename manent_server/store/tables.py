@@ -55,6 +55,7 @@ class Tables:
     sinks: sa.Table
     slots: sa.Table
     steps: sa.Table
+    tallies: sa.Table
     tokens: sa.Table
     votes: sa.Table
     sessions: sa.Table
@@ -88,6 +89,7 @@ def build(dialect: str) -> Tables:
         **schedule_tables.schedules(meta, name),
         **event_tables.events(meta, name),
         **event_tables.notices(meta, name),
+        **event_tables.tallies(meta, name),
         **approval_tables.approvals(meta, name),
         **chat_tables.chats(meta, name),
     }

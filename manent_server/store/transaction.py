@@ -6,7 +6,7 @@ already is a success.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -112,6 +112,10 @@ class Store:
         guarded = copy(self)
         guarded._demand = demand  # noqa: SLF001 - of this very class
         return guarded
+
+    def repeats(self) -> Mapping[str, int]:
+        """How often transactions of this process were repeated, by reason."""
+        return self._outages.repeats()
 
     def unanswered(self, last: timedelta) -> timedelta:
         """How much of the time up to now the database did not answer this process.

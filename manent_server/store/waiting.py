@@ -159,7 +159,8 @@ def enqueue(tx: Transaction, environment: str, rows: Sequence[Waiting]) -> None:
     low, high = min(row.number for row in rows), max(row.number for row in rows)
     shift = queue.next_tickets(tx, environment, high - low + 1) - low
     ticket = tx.tables.deploys.c.number + shift
-    _change(tx, rows, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket)
+    at = tx.now()
+    _change(tx, rows, state=State.ENQUEUED, phase=Phase.QUEUED, ticket=ticket, queued_at=at)
 
 
 def show(tx: Transaction, phase: Phase, rows: Sequence[Waiting]) -> None:

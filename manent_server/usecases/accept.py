@@ -253,6 +253,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "priority": draft.priority,
             "sequence": draft.sequence,
             "ticket": None if closed else queue.next_ticket(tx, environment),
+            "queued_at": None if closed else at,
             "not_before": draft.not_before,
             "not_after": draft.not_after,
             "override": list(draft.override),

@@ -297,12 +297,3 @@ def applications(desk: Desk) -> dict[str, Any]:
             if desk.sight.touches(name, None)
         ]
     }
-
-
-def beats(desk: Desk) -> list[tuple[str, bool, datetime]]:
-    """Every registered executor: id, whether it is alive, its last heartbeat."""
-    with desk.store.read() as tx:
-        return [
-            (worker.id, is_alive(desk, worker, tx), worker.heartbeat_at)
-            for worker in workers.everyone(tx)
-        ]

@@ -9,7 +9,7 @@ from manent_server.store import chats, events, notices
 from manent_server.store.events import Numbered
 from manent_server.store.notices import Draft, Off
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import sinks
+from manent_server.usecases import count, sinks
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.sinks import Sink
 
@@ -33,6 +33,8 @@ def publish(desk: Desk) -> int:
 
 def _publish(tx: Transaction, known: Sequence[Sink]) -> int:
     numbered = events.number(tx, limit=_BATCH)
+    if numbered:
+        count.count(tx, numbered)
     if numbered and known:
         at, off = tx.now(), notices.off(tx)
         drafts = [

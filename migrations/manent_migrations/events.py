@@ -14,6 +14,7 @@ def create_tables(name: Naming, create: Create) -> None:
     """The outbox and who is told of what."""
     _events(name, create)
     _notices(name, create)
+    create("tallies", text("name", primary=True), text("labels", primary=True), count("value"))
 
 
 def _events(name: Naming, create: Create) -> None:

@@ -156,6 +156,7 @@ def _request(name: Naming) -> list[sa.Column[Any]]:
         integer("priority"),
         count("sequence", null=True),
         count("ticket", null=True),
+        at("queued_at"),
         at("not_before"),
         at("not_after"),
         json("override"),

@@ -11,7 +11,7 @@ from manent_server.domain.marks import Sort
 from manent_server.store import finding, logs
 from manent_server.store.finding import Page
 from manent_server.store.logs import Chunk, Origin
-from manent_server.usecases import explain, health, inspect, mark
+from manent_server.usecases import census, explain, health, inspect, mark
 from manent_server.usecases.requests import DeployFilter
 from tests.integration.core.running import Running
 from tests.rig.core import Core, new_id
@@ -156,7 +156,7 @@ def test_everything_can_be_read(core: Core):
     (stock,) = inspect.inventory(core.desk, environment="staging")["items"]
     assert stock["state"] == "unknown"
     assert mark.standing(core.desk, Sort.LOCK) == {"items": []}
-    assert [name for name, _, _ in inspect.beats(core.desk)] == ["w1"]
+    assert [beat.executor for beat in census.read(core.desk).beats] == ["w1"]
     assert health.ready(core.desk)["ready"]
     with pytest.raises(NotFound):
         inspect.environment(core.desk, "stagin")

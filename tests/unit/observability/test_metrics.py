@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from manent_server.domain import tally
+from manent_server.domain.census import Census
 from manent_server.observability import metrics
 from manent_server.observability.metrics import ExecutorBeat, Metrics
 
@@ -56,8 +58,7 @@ def test_an_outage_of_the_database_shows_and_breaks_no_scrape() -> None:
 
 def test_what_happened_is_counted() -> None:
     counted = Metrics()
-    counted.deploy_ended("ERROR", "rolled_back")
-    counted.hook("command", "deploy", "succeeded", seconds=0.2)
+    counted.hook("command", "deploy", seconds=0.2)
     counted.http_request("BREW", "unmatched", 404, seconds=0.01)
     counted.log_lines_dropped(7)
     counted.engine_repair("dispatch_missing")
@@ -65,9 +66,7 @@ def test_what_happened_is_counted() -> None:
 
     seen = samples(counted)
 
-    ended = (("outcome", "rolled_back"), ("state", "ERROR"))
-    assert seen["manent_deploys_ended_total", ended] == 1
-    hook = (("hook", "deploy"), ("plugin", "command"), ("result", "succeeded"))
+    hook = (("hook", "deploy"), ("plugin", "command"))
     assert seen["manent_hook_seconds_count", hook] == 1
     request = (("method", "other"), ("route", "unmatched"), ("status", "404"))
     assert seen["manent_http_requests_total", request] == 1
@@ -89,7 +88,8 @@ def test_the_reference_lists_exactly_what_is_served() -> None:
     counted.watch_executors(list)
     counted.watch_sinks(list)
     counted.watch_audit(lambda: (0.0, []))
-    counted.pruned(1)
+    counted.watch_installation(lambda: Census(at=AT, tallies={(tally.PRUNE_ENDED, ""): 1}))
+    counted.of_the_process.watch_repeats(lambda: {"outage": 1})
     served = {
         family.name for family in counted.registry.collect() if family.name.startswith("manent_")
     }
@@ -102,6 +102,7 @@ def test_the_reference_lists_exactly_what_is_served() -> None:
 def test_no_label_names_a_person_or_a_deploy(metric: metrics.Metric) -> None:
     allowed = {"executor", "state", "outcome", "plugin", "hook", "result", "reason", "kind"}
     # The names of sinks and chats are among the few that manent.yml gives.
-    allowed |= {"sink", "chat"}
+    allowed |= {"sink", "chat", "environment"}
+    allowed |= {"phase", "sort", "by", "lease"}
 
     assert set(metric.labels) <= allowed | {"method", "route", "status"}
