@@ -187,7 +187,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # A series more for each counter and histogram, which nobody asks for.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)

@@ -18,7 +18,7 @@ from manent_server.domain import access, duration
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Conflict, Invalid, Unavailable
 from manent_server.domain.retention import Kept, Policy
-from manent_server.domain.tally import PRUNE_ENDED
+from manent_server.domain.tally import PRUNE_ENDED, PRUNED
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
 from manent_server.retention.keeping import Keeping, survey
@@ -341,6 +341,7 @@ class Pruner:
             if done:
                 deed = Deed(self._caller, BATCH, detail=self._detail(done, span), id=name)
                 records.write_audit(tx, deed, at=tx.now())
+                tallies.add(tx, {(PRUNED, ""): len(done.deploys)})
 
         self._desk.store.once(work)
         return done

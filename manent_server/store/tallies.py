@@ -39,11 +39,14 @@ def _insert(
     rows = [
         {"name": name, "labels": labels, "value": value}
         for (name, labels), value in sorted(counted.items())
+        if value
     ]
     if not rows:
         return None
     table = tx.tables.tallies
-    return (sqlite if tx.dialect == "sqlite" else postgresql).insert(table).values(rows)
+    if tx.dialect == "sqlite":
+        return sqlite.insert(table).values(rows)
+    return postgresql.insert(table).values(rows)
 
 
 def everything(tx: Transaction) -> dict[Key, int]:

@@ -10,17 +10,12 @@ from manent_server.store import tallies
 from manent_server.store.events import Numbered
 from manent_server.store.transaction import Transaction
 
-PRUNED = "history.pruned"
-
 
 def count(tx: Transaction, numbered: Sequence[Numbered]) -> None:
     """Add events up; each is numbered once, in this very transaction, so it counts once."""
     started = [one.event.deploy for one in numbered if one.event.type == STARTED]
     ended = [one.event.deploy for one in numbered if one.event.type == ENDED]
     found: Counter[Key] = Counter()
-    for one in numbered:
-        if one.event.type == PRUNED:
-            found[tally.PRUNED, ""] += int(one.event.detail.get("deploys", 0))
     named = [deploy for deploy in (*started, *ended) if deploy is not None]
     if named:
         found += _of_deploys(tx, started, ended, named)
