@@ -39,8 +39,8 @@ REFUSED_HERE: Final = frozenset(
         ("DELETE", "/tokens/{token_id}"),
     }
 )
-"""Routes to which nothing that is furnished here is an occasion: their use cases' own tests have
-the record of what they do; here they must change nothing without a word."""
+"""Routes to which nothing that is furnished here is an occasion: test_every_occasion walks them;
+here they must change nothing without a word."""
 
 
 def walked() -> Iterator[tuple[str, str]]:
