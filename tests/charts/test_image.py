@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -74,30 +75,29 @@ def copy(context: Path) -> None:
         shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
     wheels = context / "build" / "wheels"
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels)]
-    subprocess.run([*pip, *needed("manent"), *needed("hatchling")], check=True)
+    subprocess.run([*pip, *needed()], check=True)
 
 
-def needed(package: str) -> list[str]:
-    """The packages it needs, as installed here."""
+def needed() -> list[str]:
+    """The packages manent and its build need, as installed here."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    todo = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     found: dict[str, str] = {}
-    todo = [package]
     while todo:
-        name = todo.pop()
-        for line in distribution(name).requires or ():
-            wanted = re.match(r"[\w.-]+(\[[\w,-]+\])?", line)
-            if wanted is None or "extra ==" in line:
-                continue
-            plain = wanted[0].split("[")[0].lower().replace("_", "-")
-            try:
-                version = distribution(plain).version
-            except ModuleNotFoundError:
-                continue  # of another Python, or another system
-            if plain not in found:
-                todo.append(plain)
-            found[plain] = version
-    found.update({"psycopg-binary": distribution("psycopg-binary").version})
-    if package == "hatchling":
-        found["hatchling"] = distribution("hatchling").version
+        line = todo.pop()
+        wanted = re.match(r"[\w.-]+", line)
+        if wanted is None or "extra ==" in line:
+            continue
+        name = wanted[0].lower().replace("_", "-")
+        try:
+            known = distribution(name)
+        except ModuleNotFoundError:
+            continue  # of another Python, or another system
+        if name not in found:
+            found[name] = known.version
+            todo += known.requires or ()
+            # The only extra that manent asks for.
+            todo += ["psycopg-binary"] if name == "psycopg" else []
     return [f"{name}=={version}" for name, version in sorted(found.items())]
 
 
