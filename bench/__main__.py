@@ -2,7 +2,7 @@
 
 `python -m bench --quick` measures little, to see that it works; `--only NAME` (more than once)
 measures some: deploys, throughput, hook, lines, start, idle, waiting, restart,
-audit, takeover, pending.
+audit, takeover, pending, list, prune.
 """
 
 import argparse
@@ -22,7 +22,9 @@ from bench import (
     hooks,
     idle,
     lines,
+    listing,
     machine,
+    pruning,
     report,
     restart,
     starts,
@@ -50,6 +52,11 @@ PARTS: Mapping[str, Part] = {
     "restart": lambda ours, _, __, size: restart.of_a_killed_worker(ours, size),
     "pending": lambda _, __, folder, size: takeover.of_many_deploys(folder / "p", _DURABLE, size),
     "audit": lambda _, __, folder, size: audit.checked_and_written(folder / "a", _DURABLE, size),
+    "list": lambda _, __, folder, size: listing.of_a_long_history(folder / "l", _DURABLE, size),
+    "prune": lambda ours, _, folder, size: [
+        *pruning.beside_a_delete(folder / "d", _DURABLE, size),
+        *pruning.beside_deploys(ours, size),
+    ],
     "takeover": lambda ours, _, __, size: takeover.of_killed_workers(ours, size),
 }
 

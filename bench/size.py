@@ -23,10 +23,14 @@ class Size:
     pending: int = 500
     waiting: int = 10_000
     records: int = 100_000
+    listed: int = 1_000_000
+    pruned: int = 200_000
+    log_rows: int = 50
     seed: int = 1
 
 
 QUICK = Size(
     pairs=3, deploys=3, burst=12, hooks=10, lines=20_000, line_pairs=2, starts=5, idle=3.0,
     restarts=1, kills=2, takeovers=3, waiting=500, records=10_000,
+    listed=20_000, pruned=2_000, log_rows=5,
 )  # fmt: skip

@@ -5,6 +5,7 @@ and only pushes older releases out. What can come about, a rollback to it or a r
 a reference the database guards.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -42,7 +43,12 @@ class _Seen:
 
 
 def survey(
-    tx: Transaction, policy: Policy, *, before: datetime, promoting: frozenset[Place]
+    tx: Transaction,
+    policy: Policy,
+    *,
+    before: datetime,
+    promoting: frozenset[Place],
+    pulse: Callable[[], None],
 ) -> Keeping:
     """Everything that is held.
 
@@ -51,6 +57,7 @@ def survey(
         policy: How much stays.
         before: What ended later is not looked at.
         promoting: Places that take up versions by themselves.
+        pulse: Called now and then: thousands of places take their time.
     """
     keeping = Keeping()
     seen = _Seen(records.inventory(tx), marks.standing(tx, at=tx.now()))
@@ -62,11 +69,13 @@ def survey(
         keeping.add(mark.deploy, Kept.MARKED)
     places = retention.places(tx)
     for place in places:
+        pulse()
         _hold_place(tx, keeping, place, policy=policy, seen=seen)
     scheduled = retention.automated(tx)
     for application in sorted(scheduled):
         _hold_ages(tx, keeping, application, seen.at_hand.get(application, set()), before)
     for place in places:
+        pulse()
         if place in promoting or place[0] in scheduled:
             _hold_automation(tx, keeping, place, sorted(seen.at_hand.get(place[0], ())))
     return keeping

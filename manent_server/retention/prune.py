@@ -42,6 +42,7 @@ _LASTS: Final = timedelta(seconds=30)
 # A batch holds the one write lock of SQLite: heartbeats must not wait for it.
 _GOAL: Final = 0.05
 _LARGEST: Final = 200
+_PULSE: Final = 1.0
 _REST: Final = 0.25
 """Of the time a batch took: deploys get the database in between."""
 
@@ -220,6 +221,7 @@ class Pruner:
         self._stop = stop
         self._tally = Tally(policy, is_dry)
         self._size = 20
+        self._pulse_at = 0.0
         # Of those that would go in a dry run: whatever they refer to is not held by them.
         self._going: set[str] = set()
 
@@ -231,7 +233,13 @@ class Pruner:
         """
         with self._desk.store.read() as tx:
             before = tx.now() - self._policy.max_age
-            keeping = survey(tx, self._policy, before=before, promoting=self._promoting())
+            keeping = survey(
+                tx,
+                self._policy,
+                before=before,
+                promoting=self._promoting(),
+                pulse=self._prolong,
+            )
             live = retention.count_live(tx)
         if live:
             self._tally.kept[Kept.LIVE] = live
@@ -243,6 +251,23 @@ class Pruner:
             self._judge(page, keeping, unfinished, before)
         self._runs(before)
         return self._tally
+
+    def _prolong(self) -> None:
+        """Keep the lease where long nothing is written; stop where that is wanted.
+
+        Raises:
+            Unavailable: The process is to end, or the lease is lost.
+        """
+        if self._is_dry or time.monotonic() < self._pulse_at:
+            return
+        self._halt()
+        with self._desk.store.write():  # it asks for the lease, and prolongs it
+            pass
+        self._pulse_at = time.monotonic() + _PULSE
+
+    def _halt(self) -> None:
+        if self._stop():
+            raise Unavailable("this process ends", next="the next prune goes on")
 
     def _promoting(self) -> frozenset[Place]:
         known = self._desk.settings()
@@ -266,6 +291,7 @@ class Pruner:
     def _judge(
         self, page: list[Old], keeping: Keeping, unfinished: frozenset[str], before: datetime
     ) -> None:
+        self._prolong()
         with self._desk.store.read() as tx:
             referrers = retention.referrers(tx, [row.id for row in page])
         free = []
@@ -297,8 +323,7 @@ class Pruner:
     def _delete(self, rows: Sequence[Old], before: datetime) -> None:
         begin = 0
         while begin < len(rows):
-            if self._stop():
-                raise Unavailable("this process ends", next="the next prune goes on")
+            self._halt()
             batch = rows[begin : begin + self._size]
             begin += len(batch)
             began = time.monotonic()

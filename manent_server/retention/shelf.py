@@ -31,7 +31,9 @@ class Shelf:
         policy = Policy(known.max_age, known.keep_releases)
         with self.desk.store.read() as tx:
             before = tx.now() - policy.max_age
-            kept = survey(tx, policy, before=before, promoting=frozenset()).reasons
+            kept = survey(
+                tx, policy, before=before, promoting=frozenset(), pulse=lambda: None
+            ).reasons
             needed = retention.needed_artifacts(tx, kept)
         gone = self.artifacts.tidy(needed, idle=self.idle)
         if gone:

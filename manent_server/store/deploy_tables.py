@@ -153,6 +153,7 @@ def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
         ),
         index(name, "deploys_recent", ["requested_at", "id"]),
         index(name, "deploys_place", ["application", "environment", "requested_at", "id"]),
+        index(name, "deploys_application", ["application", "requested_at", "id"]),
         index(name, "deploys_environment", ["environment", "requested_at", "id"]),
         index(name, "deploys_state", ["state", "requested_at", "id"]),
         index(name, "deploys_version", ["version", "requested_at", "id"]),

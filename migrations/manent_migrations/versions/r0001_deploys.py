@@ -98,6 +98,7 @@ def _deploys(name: Naming, create: Create) -> None:
         ),
         sa.Index(name.index("deploys_recent"), "requested_at", "id"),
         sa.Index(name.index("deploys_place"), "application", "environment", "requested_at", "id"),
+        sa.Index(name.index("deploys_application"), "application", "requested_at", "id"),
         sa.Index(name.index("deploys_environment"), "environment", "requested_at", "id"),
         sa.Index(name.index("deploys_state"), "state", "requested_at", "id"),
         sa.Index(name.index("deploys_version"), "version", "requested_at", "id"),
