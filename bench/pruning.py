@@ -133,7 +133,7 @@ class _Pruner:
         """Whether it works still, or will once the lease of a dead one has ended."""
         if self._process.is_running():
             return True
-        if self._process.exit_code and "prune_running" in self._process.last_words():
+        if self._process.exit_code and "another prune is at work" in self._process.last_words():
             time.sleep(1)
             self._start()
             return True
