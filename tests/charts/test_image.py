@@ -5,9 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -74,31 +72,8 @@ def copy(context: Path) -> None:
     for name in ("manent_server", "manent_cli", "plugins", "migrations"):
         shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
     wheels = context / "build" / "wheels"
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels)]
-    subprocess.run([*pip, *needed()], check=True)
-
-
-def needed() -> list[str]:
-    """The packages manent and its build need, as installed here."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    todo = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    found: dict[str, str] = {}
-    while todo:
-        line = todo.pop()
-        wanted = re.match(r"[\w.-]+", line)
-        if wanted is None or "extra ==" in line:
-            continue
-        name = wanted[0].lower().replace("_", "-")
-        try:
-            known = distribution(name)
-        except ModuleNotFoundError:
-            continue  # of another Python, or another system
-        if name not in found:
-            found[name] = known.version
-            todo += known.requires or ()
-            # The only extra that manent asks for.
-            todo += ["psycopg-binary"] if name == "psycopg" else []
-    return [f"{name}=={version}" for name, version in sorted(found.items())]
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels)]
+    subprocess.run([*pip, str(context), "hatchling"], check=True)
 
 
 class Served:

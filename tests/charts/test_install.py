@@ -15,7 +15,7 @@ from tests.rig.cluster import Cluster
 from tests.rig.serve import merged
 
 # What the operator of Prometheus would have to teach the server first.
-KNOWN = {"serviceMonitor": {"enabled": False}}
+KNOWN = {"serviceMonitor": {"enabled": False}, "prometheusRule": {"enabled": False}}
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """What the chart's pods may, how they are probed and stopped, and what they are given."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.charts.chart import MINE, Document, Helm, one, pods
+from tests.charts.chart import CHART, MINE, Document, Helm, one, pods
 from tests.charts.test_values import EVERYTHING, LEAST
 from tests.rig.serve import BIN, merged, run
 
@@ -169,3 +170,20 @@ def mounted(folder: Path, key: str, text: str) -> None:
     (folder / "..2026_01_01" / key).write_text(text)
     (folder / "..data").symlink_to("..2026_01_01")
     (folder / key).symlink_to(f"..data/{key}")
+
+
+def test_alerts_and_dashboard_are_those_of_the_examples(helm: Helm) -> None:
+    """One text for both: what is checked there is what the chart brings."""
+    examples = CHART.parents[1] / "examples" / "observability"
+    documents = helm.render(EVERYTHING)
+    rules = one(documents, "PrometheusRule")["spec"]
+    mine = yaml.safe_load((examples / "alerts.yml").read_text())
+    for group in mine["groups"]:
+        for rule in group["rules"]:
+            path = rule["annotations"]["runbook_url"]
+            rule["annotations"]["runbook_url"] = f"https://docs.example/{path}"
+    assert rules == mine
+    (kept,) = [
+        text for found in documents for text in [found.get("data", {}).get("manent.json")] if text
+    ]
+    assert json.loads(kept) == json.loads((examples / "dashboard.json").read_text())

@@ -20,6 +20,7 @@ EVERYTHING = merged(
     *(at(path, other(path, value)) for path, value in LEAVES.items() if path not in SWITCHES),
     {"serviceMonitor": {"enabled": True}, "networkPolicy": {"restrictEgress": True}},
     {"serviceAccount": {"token": True}},
+    {"prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}},
 )
 LEAST = merged(MINE, *(at(path, False) for path in SWITCHES))  # noqa: FBT003 - a value of the chart
 

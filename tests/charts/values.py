@@ -40,6 +40,9 @@ OTHER: dict[str, Any] = {
     "networkPolicy.egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
     "serviceMonitor.interval": "1m",
     "serviceMonitor.labels": {"release": "prometheus"},
+    "prometheusRule.labels": {"release": "prometheus"},
+    "prometheusRule.runbooks": "https://docs.example/",
+    "dashboard.labels.grafana_dashboard": "yes",
     "pod.annotations": {"a.example/b": "c"},
     "pod.labels": {"team": "sre"},
     "pod.nodeSelector": {"disk": "ssd"},
@@ -60,6 +63,9 @@ _QUANTITIES = {"cpu": "300m", "memory": "300Mi"}
 BESIDE: dict[str, dict[str, Any]] = {
     "serviceMonitor.interval": {"serviceMonitor": {"enabled": True}},
     "serviceMonitor.labels": {"serviceMonitor": {"enabled": True}},
+    "prometheusRule.labels": {"prometheusRule": {"enabled": True}},
+    "prometheusRule.runbooks": {"prometheusRule": {"enabled": True}},
+    "dashboard.labels.grafana_dashboard": {"dashboard": {"enabled": True}},
     "networkPolicy.egress": {"networkPolicy": {"restrictEgress": True}},
 }
 
