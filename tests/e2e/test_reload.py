@@ -4,6 +4,7 @@ import signal
 import sys
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.rig.ledger import Ledger
@@ -142,3 +143,39 @@ def test_an_application_is_not_dropped_under_a_live_deploy(shared: Rig) -> None:
     names = [row["name"] for row in shared.get("/applications")["items"]]
     assert "leaves" not in names
     assert "stays" in names
+
+
+def test_a_role_that_is_taken_away_counts_at_once(shared: Rig) -> None:
+    """At the next request, in a stream that is open, and in a vote on what has not begun."""
+    rule = {"name": "release", "quorum": 1, "unknown_requester": "allow"}
+    gated = {"tier": "staging", "approvals": [rule]}
+    place = {"environments": {"gated": {"targets": {"host": {}}}}}
+    shared.configure({"environments": {"gated": gated}, "applications": {"stays": place}})
+    reload(shared, says="reloaded")
+    given = ["token", "create", "zoe", "--role", "approver", "--kind", "person", "--group", "g"]
+    zoe = {"Authorization": f"Bearer {shared.server_cli(given, check=True).stdout.strip()}"}
+    lock = {"environment": "gated", "reason": "not yet"}
+    mark = shared.http("POST", "/locks", json=lock).json()["id"]
+    deploy = shared.deploy("7", application="stays", environment="gated")["id"]
+    asks = {"deploy": deploy, "state": "waiting"}
+    [approval] = until(lambda: shared.get("/approvals", **asks)["items"], what="it asks")
+    decisions = f"/approvals/{approval['id']}/decisions"
+    said = shared.http("POST", decisions, json={"decision": "approve"}, headers=zoe)
+    assert said.json()["state"] == "approved"
+
+    watching = zoe | {"Accept": "text/event-stream"}
+    with httpx2.stream(
+        "GET", f"{shared.url}/api/v1/events", headers=watching, trust_env=False, timeout=20
+    ) as stream:
+        assert stream.status_code == 200
+        shared.configure({"access": {"roles": {"g": {"role": "viewer", "deny": True}}}})
+        reload(shared, says="reloaded")
+        assert "not_allowed" in "".join(stream.iter_text()), "and it has ended"
+    assert shared.http("GET", f"/deploys/{deploy}", headers=zoe).status_code == 403
+    assert shared.get(f"/approvals/{approval['id']}")["approvers"] == []
+    assert shared.http("DELETE", f"/locks/{mark}").status_code == 200
+    until(
+        lambda: shared.get(f"/deploys/{deploy}")["phase"] == "awaiting_approval",
+        what="people are asked again",
+    )
+    assert not shared.ledger.runs(deploy=deploy)
