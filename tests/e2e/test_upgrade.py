@@ -20,12 +20,16 @@ NEXT = "0.1.1"
 
 
 def config(ledger: Ledger) -> Config:
-    more: Any = {"environments": ("staging", "production"), "hooks": ("deploy", "verify")}
+    rule = {"name": "release", "quorum": 2, "unknown_requester": "allow"}
+    more: Any = {"environments": ("staging", "production", "asking"), "hooks": ("deploy", "verify")}
     store = ledger.application(("t1", "t2"), **more)
     return {
         "recovery": {"heartbeat_interval": "300ms", "stale_after": "1500ms"},
         "dbos": {"drain_timeout": "1s", "polling_interval": "100ms"},
-        "environments": {"production": {"concurrency": 5}},
+        "environments": {
+            "production": {"concurrency": 5},
+            "asking": {"tier": "staging", "concurrency": 5, "approvals": [rule]},
+        },
         "applications": {"store": {**store, "max_parallel": 1}},
     }
 
@@ -90,7 +94,12 @@ def test_a_rerun_and_a_retry_do_only_what_is_left(rig: Rig) -> None:
 def test_a_rolling_restart_to_the_next_build_keeps_everything_going(
     rig: Rig, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """B134, B136: only a comment changed; one deploy runs, one is queued, one is delayed."""
+    """B134, B136: a comment changed; one deploy runs, one is queued, one delayed, two wait."""
+    people = [person(rig, name) for name in ("bob", "eve")]
+    waiting = [
+        rig.deploy(version, application=name, environment="asking")["id"]
+        for version, name in (("1", "store"), ("2", "store"))
+    ]
     long = {"sleep": 60, "tick": 0.05}
     rig.ledger.tell(long, version="running", attempt=1, target="t2", hook="deploy")
     running = rig.deploy("running", application="store")
@@ -102,6 +111,9 @@ def test_a_rolling_restart_to_the_next_build_keeps_everything_going(
     )
     assert [queued["state"], delayed["state"]] == ["ENQUEUED", "DELAYED"]
 
+    assert vote(rig, waiting[0], people[0]) == "waiting"
+    until(lambda: asked(rig, waiting[1]), what="the other asks too")
+
     following = build.copy(tmp_path_factory.mktemp("build"), NEXT)
     rig.start_worker("w1", "--only-version", "0.1.0", environ=following)
     assert builds(rig) == {MAIN: "0.1.0", "w1": NEXT}
@@ -112,6 +124,9 @@ def test_a_rolling_restart_to_the_next_build_keeps_everything_going(
     for deploy in (running, queued, delayed):
         ended = rig.ended(deploy["id"])
         assert (ended["outcome"], ended["workflow_version"]) == ("deployed", "0.1.0")
+    assert vote(rig, waiting[0], people[1]) == "approved", "the vote of before counts"
+    assert [vote(rig, waiting[1], one) for one in people] == ["waiting", "approved"]
+    assert [rig.ended(one)["outcome"] for one in waiting] == ["deployed"] * 2
     assert ran(rig, running["id"]) == [
         "deploy:t1", "verify:t1", "deploy:t2", "deploy:t2", "verify:t2"
     ]  # fmt: skip
@@ -119,6 +134,26 @@ def test_a_rolling_restart_to_the_next_build_keeps_everything_going(
     assert executors == {MAIN, "w1"}
     assert rig.ledger.overlaps() == []
     assert all("pending" not in row for row in rig.get("/admin/executors")["executors"])
+
+
+def person(rig: Rig, name: str) -> dict[str, str]:
+    """What somebody new who may approve sends along."""
+    given = ["token", "create", name, "--role", "approver", "--kind", "person"]
+    return {"Authorization": f"Bearer {rig.server_cli(given, check=True).stdout.strip()}"}
+
+
+def asked(rig: Rig, deploy: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = rig.get("/approvals", deploy=deploy)["items"]
+    return items
+
+
+def vote(rig: Rig, deploy: str, by: dict[str, str]) -> str:
+    """Approve what a deploy asks, as soon as it asks; how it stands then."""
+    found = until(lambda: asked(rig, deploy), what=f"{deploy} asks") or []
+    path = f"/approvals/{found[0]['id']}/decisions"
+    answer = rig.http("POST", path, json={"decision": "approve"}, headers=by)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["state"])
 
 
 def builds(rig: Rig) -> dict[str, str]:
