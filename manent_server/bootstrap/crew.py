@@ -19,17 +19,21 @@ from manent_server.recovery.start import Offer, Start
 from manent_server.recovery.watcher import Watcher
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
+from manent_server.store.installation_file import InstallationFile
 from manent_server.store.patience import give_up_after
 from manent_server.store.transaction import Store
 from manent_server.usecases import carry, census
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.guard import FENCE, Guard
 from manent_server.usecases.hear import Ear
 from manent_server.worker.couriers import Couriers
 from manent_server.worker.crew import Crew
 from manent_server.worker.fleet import Fleet
 from manent_server.worker.readers import Readers
+from manent_server.worker.sentry import Sentry
 
 _LEAST_PATIENCE = timedelta(seconds=1)
+_LOOK = timedelta(seconds=2)
 
 
 def watch(house: House, desk: Desk) -> None:
@@ -127,6 +131,23 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         max_recoveries=settings.recovery.max_recoveries,
         lease=liveness.attempt_lease(settings.recovery.auto_recover_after),
     )
+
+
+def guard(house: House) -> Guard:
+    """What keeps a restored database from beginning anything."""
+    settings = house.settings
+    return Guard(
+        house.store,
+        InstallationFile(settings.worker.workdir.resolve()),
+        name=settings.executor_id,
+        fences=settings.restore_guard == FENCE,
+    )
+
+
+def sentry(house: House, guard: Guard, on_changed: Callable[[str], None]) -> Sentry:
+    """Who looks, while the process lives, whether the database is still the same."""
+    every = min(house.settings.recovery.heartbeat_interval, _LOOK)
+    return Sentry(guard, every=every, on_changed=on_changed)
 
 
 def couriers(house: House, desk: Desk, holder: str) -> Sequence[Fleet]:

@@ -31,6 +31,7 @@ from manent_server.worker.tally import Tally
 
 _log = logging.getLogger(__name__)
 _STOP = timedelta(seconds=5)
+_LOOK = timedelta(seconds=1)
 
 
 class Service:
@@ -53,6 +54,7 @@ class Service:
         self._refusals = Refusals(house.store)
         self._receivers = receivers.jobs(house.settings)
         self._tally = Tally(self._refusals)
+        self._guard = crews.guard(house)
         crews.watch(house, self._desk)
 
     def run(self) -> int:
@@ -72,6 +74,9 @@ class Service:
     def _report(self) -> dict[str, Any]:
         crew = self._crew
         report = self._switches.report(crew.running if crew else lambda: 0)
+        report["notes"] = self._guard.notes
+        if self._guard.fence is not None:
+            report["reasons"] = [self._guard.fence]
         if crew is not None and crew.is_fenced:
             report["reasons"].append("its leases have ended: no heartbeat was answered")
         return report
@@ -104,10 +109,13 @@ class Service:
     def _live(self) -> int:
         try:
             self._prepare()
+            self._await_opening()
         except Unavailable:
             if self._switches.is_ended:
                 return 0
             raise
+        sentry = crews.sentry(self._house, self._guard, self._switches.lose)
+        sentry.start()
         if self._runs is not None:
             crew = crews.build(self._house, self._switches.lose, version=self._runs)
             try:
@@ -155,8 +163,20 @@ class Service:
             return self._switches.is_ended
 
         migrate.migrate(house.engines, library=library(), stop=is_ended)
+        self._guard.look(is_ended)
         settings = house.settings
         policy.write(house.store, settings, release=build(), by=settings.executor_id, stop=is_ended)
+
+    def _await_opening(self) -> None:
+        """While a restored database is fenced requests are answered, and nothing begins.
+
+        Raises:
+            Unavailable: The process is to end.
+        """
+        while self._guard.fence is not None:
+            if self._switches.wait(_LOOK):
+                raise Unavailable("ended while fenced", next="start again")
+            self._guard.look(lambda: self._switches.is_ended)
 
     def _leave(self, loops: Loops, code: int) -> int:
         if code != 0 and self._crew is not None:

@@ -168,6 +168,8 @@ def seal(number: int, hash: str, at: str) -> str:  # noqa: A002 - its name
 
 Signed = Callable[[str, str, str], bool]
 """Whether a key, by its name, has signed a text: key, text, signature."""
+OPENED: Final = "restore.opened"
+"""The action of a record that states the gap before it: numbers a restored database has lost."""
 _REMEMBERED: Final = 20_000
 _IS_CHECKPOINT: Final = f'"action":"{CHECKPOINT}"'
 
@@ -186,6 +188,8 @@ class Walk:
         number: Of the last record that was good.
         hash: Its hash.
         checkpoints: How many there were.
+        gaps: Numbers that are in no chain, first and last, each stated by the record after them:
+            a restored database has lost them.
         signed_to: The number up to which one whose key is trusted has signed.
     """
 
@@ -196,6 +200,7 @@ class Walk:
         ask: Callable[[int], str] = lambda _: NO_BEGINNING,
     ) -> None:
         self.checkpoints = 0
+        self.gaps: list[tuple[int, int]] = []
         self.signed_to: int | None = None
         self._signed = signed
         # Hashes of the last numbers: a checkpoint names one of a moment ago.
@@ -245,9 +250,14 @@ class Walk:
         if wrong is not None:
             return wrong
         known = self._known
+        if known is not None and self.number < known.number < place.number:
+            detail = f"number {known.number} was lost with a database that was restored"
+            return Break("lost", known.number, detail)
         if known is not None and known.number == place.number and known.hash != place.hash:
             detail = f"number {known.number} has another hash than the one that was kept"
             return Break("rewritten", known.number, detail)
+        if place.number > self.number + 1:
+            self.gaps.append((self.number + 1, place.number - 1))
         self.number, self.hash = place.number, place.hash
         self._hashes.append(place.hash)
         return None
@@ -273,7 +283,7 @@ class Walk:
         number, said = detail.get("number"), detail.get("hash")
         if not isinstance(number, int):
             return "names no number"
-        back = self.number - number
+        back = self._place(self.number) - self._place(number)
         if not 0 <= back < len(self._hashes) or self._hashes[-1 - back] != said:
             return "names a place that is not in the chain"
         text = seal(number, said, record["at"])
@@ -290,10 +300,16 @@ class Walk:
         detail = f"the chain ends at number {self.number}, number {known.number} was in it"
         return Break("cut", self.number + 1, detail)
 
+    def _place(self, number: int) -> int:
+        """How many records are in the chain up to a number."""
+        return number - sum(last - first + 1 for first, last in self.gaps if first <= number)
+
     def _hole(self, place: Link) -> Break | None:
         if place.number == self.number + 1:
             return None
         first, last = self.number + 1, place.number - 1
+        if _states(place, first, last):
+            return None
         named = f"number {first} is" if first == last else f"numbers {first} to {last} are"
         return Break("hole", first, f"{named} missing from the chain")
 
@@ -308,3 +324,16 @@ class Walk:
             detail = f"the columns of number {number} say something else than its text"
             return Break("changed", number, detail)
         return None
+
+
+def _states(place: Link, first: int, last: int) -> bool:
+    """Whether a record says that the numbers before it are in no chain."""
+    # Whether it is the record's text at all is seen to afterwards, as of every record.
+    if place.text is None or f'"action":"{OPENED}"' not in place.text:
+        return False
+    try:
+        record = parse(place.text)
+    except ValueError:
+        return False
+    detail = record["detail"] or {}
+    return record["action"] == OPENED and (detail.get("first"), detail.get("last")) == (first, last)

@@ -17,7 +17,16 @@ from manent_server.engine.closing import Ending
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.identity import Identity
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.store import aftermath, approvals, deploys, facts, queue, records, workers
+from manent_server.store import (
+    aftermath,
+    approvals,
+    deploys,
+    facts,
+    installation,
+    queue,
+    records,
+    workers,
+)
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -33,6 +42,7 @@ class Verdict(StrEnum):
     STALE = "stale"
     FOREIGN = "foreign"
     CLOSED = "closed"
+    FENCED = "fenced"
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,9 @@ def begin(tx: Transaction, claim: Claim, dispatcher: Dispatcher) -> Start:
     if deploy is None or not _is_current(tx, deploy, claim):
         return Start(Verdict.STALE, None)
     mine = workers.is_mine(tx, claim.identity.executor, claim.identity.incarnation)
+    if not mine and installation.is_closed(tx):
+        # Nobody takes it now; once a person has decided the reconciler dispatches it anew.
+        return Start(Verdict.FENCED, None)
     if not mine or (claim.is_draining and deploy.incarnation is None):
         dispatcher.dispatch(tx, deploy.id, state=_resting(deploy), phase=_waiting(deploy))
         return Start(Verdict.FOREIGN, None)

@@ -283,6 +283,12 @@ TOP = Section(
         Key("dbos", _DBOS, SECTION, "waits of the engine"),
         Key("recovery", _RECOVERY, SECTION, "when a worker counts as lost"),
         Key("retention", _RETENTION, SECTION, "how long things are kept"),
+        Key(
+            "restore_guard",
+            Choice(("fence", "warn")),
+            "fence",
+            "a database that went back in time: fence = a person decides first; warn = a log line",
+        ),
         Key("logs", _LOGS, SECTION, "caps of the deploys' logs"),
         Key("audit", AUDIT, SECTION, "where the record of who did what goes besides the database"),
         Key("secrets", Empty(), "{}", "further secret stores; env and file exist always"),

@@ -323,6 +323,7 @@ class Settings:
     dbos: Dbos
     recovery: Recovery
     retention: Retention
+    restore_guard: str
     logs: Logs
     audit: Audit
     secrets: Mapping[str, Any]

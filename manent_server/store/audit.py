@@ -238,6 +238,24 @@ def chain(tx: Transaction, *, limit: int) -> int:
     return len(rows)
 
 
+def chain_beyond(tx: Transaction, record: str, *, number: int) -> None:
+    """Give one record of this transaction that number, beyond the next: it states the gap.
+
+    Args:
+        tx: The transaction that wrote the record, while nobody else chains.
+        record: Its id.
+        number: Greater than every one so far.
+    """
+    a, c, w = tx.tables.audit, tx.tables.audit_chain, tx.tables.audit_waiting
+    entry, text = tx.connection.execute(
+        sa.select(a.c.entry, a.c.record).where(a.c.id == record)
+    ).one()
+    _, last = head(tx)
+    values = {"number": number, "entry": entry, "hash": audit.link(last, number, text)}
+    tx.connection.execute(c.insert().values(values))
+    tx.connection.execute(sa.delete(w).where(w.c.entry == entry))
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A place of the chain that was signed, and when."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from manent_server.domain.access import ALL, Scope
 from manent_server.domain.deploy import State
-from manent_server.store import deploys
+from manent_server.store import deploys, installation
 from manent_server.store.deploys import Deploy
 from manent_server.store.sight import within
 from manent_server.store.tables import Tables, into
@@ -221,8 +221,9 @@ def ahead_of(tx: Transaction, environment: str, priority: int) -> list[str]:
 
 
 def has_waiting(tx: Transaction, environment: str) -> bool:
-    """Whether anything there waits for its gates or for a place."""
-    found = tx.connection.execute(_one_waiting(tx.tables), {"environment": environment})
+    """Whether anything there waits for its gates or for a place, and may be given one."""
+    values = {"environment": environment, **tx.floor}
+    found = tx.connection.execute(_one_waiting(tx.tables), values)
     return found.first() is not None
 
 
@@ -234,6 +235,7 @@ def _one_waiting(tables: Tables) -> sa.Select[Any]:
         d.c.environment == sa.bindparam("environment"),
         d.c.state.in_((State.DELAYED, State.ENQUEUED)),
         ~is_placed,
+        installation.is_open(tables),
     )
     return query.limit(1)
 

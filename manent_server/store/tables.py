@@ -17,6 +17,7 @@ from manent_server.store import (
     chat_tables,
     deploy_tables,
     event_tables,
+    installation_tables,
     schedule_tables,
     work_tables,
 )
@@ -43,6 +44,7 @@ class Tables:
     environments: sa.Table
     events: sa.Table
     executors: sa.Table
+    installation: sa.Table
     inventory: sa.Table
     keys: sa.Table
     leases: sa.Table
@@ -50,6 +52,7 @@ class Tables:
     marks: sa.Table
     notices: sa.Table
     policies: sa.Table
+    resumed: sa.Table
     schedule_runs: sa.Table
     schedules: sa.Table
     sinks: sa.Table
@@ -92,6 +95,7 @@ def build(dialect: str) -> Tables:
         **event_tables.tallies(meta, name),
         **approval_tables.approvals(meta, name),
         **chat_tables.chats(meta, name),
+        **installation_tables.installation(meta, name),
     }
     if dialect == "sqlite":
         sa.Table(

@@ -26,6 +26,27 @@ REQUEST_PATIENCE: Final = timedelta(seconds=5)
 _FRESH: Final = 0.02
 
 
+class Watermark:
+    """How far the database had come when this process looked at it last; 0 before that.
+
+    A database that is below went back in time: whatever asks whether something may begin tells
+    it with `Transaction.floor`.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._number = 0
+
+    @property
+    def values(self) -> dict[str, int]:
+        """It, by the names statements know."""
+        return {"known_epoch": self._epoch, "known_number": self._number}
+
+    def move(self, *, epoch: int, number: int) -> None:
+        """It has come so far."""
+        self._epoch, self._number = epoch, number
+
+
 class _Clock:
     """What the database's clock showed last in one transaction."""
 
@@ -49,7 +70,13 @@ class Transaction:
     connection: sa.Connection
     tables: tables.Tables
     dialect: str
+    _watermark: Watermark = field(default_factory=Watermark, repr=False, compare=False)
     _clock: _Clock = field(default_factory=_Clock, repr=False, compare=False)
+
+    @property
+    def floor(self) -> dict[str, int]:
+        """How far the database must have come, for statements that ask whether it is open."""
+        return self._watermark.values
 
     def heard(self, at: datetime) -> None:
         """The clock came with a row's lock, read after it was got; it is not asked again at once.
@@ -102,6 +129,7 @@ class Store:
             # Each statement stands alone: no lock, no snapshot and no idle transaction.
             self._reader = engines.ours.execution_options(isolation_level="AUTOCOMMIT")
         self._outages = Outages(engines.url)
+        self.watermark = Watermark()
 
     def under(self, demand: Callable[[Transaction], None]) -> "Store":
         """The same tables for whoever may write only while something holds.
@@ -134,7 +162,7 @@ class Store:
         """
         try:
             with self._reader.connect() as connection:
-                yield Transaction(connection, self._tables, self._dialect)
+                yield self._transaction(connection)
         except sa.exc.SQLAlchemyError as error:
             if is_transient(error):
                 raise unavailable() from error
@@ -148,9 +176,12 @@ class Store:
         inside another.
         """
         with self._writer.begin() as connection:
-            transaction = Transaction(connection, self._tables, self._dialect)
+            transaction = self._transaction(connection)
             self._demand(transaction)
             yield transaction
+
+    def _transaction(self, connection: sa.Connection) -> Transaction:
+        return Transaction(connection, self._tables, self._dialect, self.watermark)
 
     def consult(self, ask: Callable[[Transaction], T], *, stop: Callable[[], bool] = never) -> T:
         """A read that is repeated until it is answered.
@@ -161,7 +192,7 @@ class Store:
 
         def attempt() -> T:
             with self._reader.connect() as connection:
-                return ask(Transaction(connection, self._tables, self._dialect))
+                return ask(self._transaction(connection))
 
         return until_answered(attempt, self._outages, patience=None, stop=stop)
 

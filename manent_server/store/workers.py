@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from manent_server.domain.errors import Unavailable
 from manent_server.domain.liveness import is_lost
+from manent_server.store import installation
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -75,8 +76,8 @@ def everyone(tx: Transaction) -> list[Executor]:
 
 
 def is_mine(tx: Transaction, executor: str, incarnation: str) -> bool:
-    """Whether the row carries this incarnation and nobody claimed it."""
-    values = {"executor": executor, "incarnation": incarnation}
+    """Whether the row carries this incarnation, nobody claimed it and things may begin."""
+    values = {"executor": executor, "incarnation": incarnation, **tx.floor}
     return tx.connection.execute(_mine(tx.tables), values).one_or_none() is not None
 
 
@@ -87,6 +88,7 @@ def _mine(tables: Tables) -> sa.Select[Any]:
         e.c.id == given("executor"),
         e.c.incarnation == given("incarnation"),
         e.c.recovered_by.is_(None),
+        installation.is_open(tables),
     )
 
 
@@ -133,6 +135,13 @@ def claim(tx: Transaction, executor: str, incarnation: str, *, by: str, again: b
     return done.rowcount == 1
 
 
+def retire_all(tx: Transaction, *, by: str, at: datetime) -> None:
+    """Take every row as that of a worker of the past: stopped, and claimed from."""
+    e = tx.tables.executors
+    stopped = sa.func.coalesce(e.c.stopped_at, sa.literal(at, e.c.stopped_at.type))
+    tx.connection.execute(sa.update(e).values(stopped_at=stopped, running=[], recovered_by=by))
+
+
 def forget(tx: Transaction, executor: str, incarnation: str) -> bool:
     """Take an executor out of the registry; False if it has started again meanwhile."""
     e = tx.tables.executors
@@ -163,8 +172,9 @@ class Lease:
 def take_lease(
     tx: Transaction, name: str, holder: str, *, lasts: timedelta, at: datetime
 ) -> Lease | None:
-    """Take or prolong a lease; None while another holds it."""
-    row = tx.connection.execute(_lease_to_take(tx.tables), {"name": name}).one_or_none()
+    """Take or prolong a lease; None while another holds it, or nothing may begin."""
+    values = {"name": name, **tx.floor}
+    row = tx.connection.execute(_lease_to_take(tx.tables), values).one_or_none()
     if row is None:
         return _first_lease(tx, name, holder, until=at + lasts)
     if row.holder != holder and row.until > at:
@@ -180,7 +190,8 @@ def _lease_to_take(tables: Tables) -> sa.Select[Any]:
     leases = tables.leases
     query = sa.select(leases.c.holder, leases.c.token, leases.c.until)
     is_it = leases.c.name == sa.bindparam("name")
-    return query.where(is_it).with_for_update(skip_locked=True)
+    query = query.where(is_it, installation.is_open(tables))
+    return query.with_for_update(skip_locked=True, of=leases)
 
 
 @cache
@@ -193,21 +204,25 @@ def _first_lease(tx: Transaction, name: str, holder: str, *, until: datetime) ->
     """The first ever holder of a lease; None if another was faster or the row is locked."""
     leases = tx.tables.leases
     dialect = sqlite if tx.dialect == "sqlite" else postgresql
-    insert = dialect.insert(leases).values(name=name, holder=holder, token=1, until=until)
+    given = (sa.literal(value) for value in (name, holder, 1))
+    first = sa.select(*given, sa.literal(until, leases.c.until.type))
+    first = first.where(installation.is_open(tx.tables))
+    insert = dialect.insert(leases).from_select(["name", "holder", "token", "until"], first)
     written = insert.on_conflict_do_nothing().returning(leases.c.name)
-    made = tx.connection.execute(written).one_or_none() is not None
+    made = tx.connection.execute(written, tx.floor).one_or_none() is not None
     return Lease(name, holder, 1) if made else None
 
 
 def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
     """Whether the lease is still this holder's; asked in the transaction that acts."""
-    row = tx.connection.execute(_lease_of(tx.tables), {"name": lease.name}).one_or_none()
+    values = {"name": lease.name, **tx.floor}
+    row = tx.connection.execute(_lease_of(tx.tables), values).one_or_none()
     return row is not None and row.token == lease.token and row.until > at
 
 
 def is_leased(tx: Transaction, name: str, *, at: datetime) -> bool:
     """Whether anybody has a lease."""
-    row = tx.connection.execute(_lease_of(tx.tables), {"name": name}).one_or_none()
+    row = tx.connection.execute(_lease_of(tx.tables), {"name": name, **tx.floor}).one_or_none()
     return row is not None and bool(row.until > at)
 
 
@@ -225,9 +240,9 @@ def demand_lease(tx: Transaction, lease: Lease, *, lasts: timedelta, prolongs: b
         prolongs: Whether to do that.
 
     Raises:
-        LeaseLost: It has ended, or it is another's.
+        LeaseLost: It has ended, it is another's, or nothing may begin.
     """
-    values = {"name": lease.name, "token": lease.token}
+    values = {"name": lease.name, "token": lease.token, **tx.floor}
     until = tx.connection.execute(_lease_kept(tx.tables), values).scalar_one_or_none()
     at = tx.now()
     if until is None or until <= at:
@@ -242,15 +257,15 @@ def demand_lease(tx: Transaction, lease: Lease, *, lasts: timedelta, prolongs: b
 def _lease_kept(tables: Tables) -> sa.Select[Any]:
     leases, given = tables.leases, sa.bindparam
     mine = leases.c.name == given("name"), leases.c.token == given("token")
-    query = sa.select(leases.c.until).where(*mine)
-    return query.with_for_update(read=True, key_share=True)
+    query = sa.select(leases.c.until).where(*mine, installation.is_open(tables))
+    return query.with_for_update(read=True, key_share=True, of=leases)
 
 
 @cache
 def _lease_of(tables: Tables) -> sa.Select[Any]:
     leases = tables.leases
     query = sa.select(leases.c.token, leases.c.until)
-    return query.where(leases.c.name == sa.bindparam("name"))
+    return query.where(leases.c.name == sa.bindparam("name"), installation.is_open(tables))
 
 
 def give_up_lease(tx: Transaction, lease: Lease) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from manent_server.store import installation
+from manent_server.store.installation import Installation
 from manent_server.usecases import policy, receivers
 from manent_server.usecases.desk import Desk
 
@@ -13,15 +15,23 @@ def ready(desk: Desk) -> dict[str, Any]:
     Raises:
         Unavailable: The database does not answer.
     """
-    notes = []
-    is_working = not desk.report().get("reasons")
+    notes: list[str] = []
+    report = dict(desk.report())
+    is_working = not report.get("reasons")
     with desk.store.read() as tx:
         tx.now()
         # Before its tables are there nobody is behind.
-        notes += receivers.notes(tx, desk) if is_working else []
+        if is_working:
+            notes += receivers.notes(tx, desk)
+            report["reasons"] = _fences(installation.read(tx))
     if is_working and policy.differs(desk.store, desk.settings()):
         notes.append("another configuration than this process read is in force")
-    return alone(desk.report(), notes)
+    return alone(report, notes)
+
+
+def _fences(row: Installation | None) -> list[str]:
+    """Why nothing may begin, whoever has noticed."""
+    return [row.words] if row is not None and row.is_fenced else []
 
 
 def alone(report: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
@@ -39,5 +49,5 @@ def alone(report: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
         "ready": not reasons,
         "draining": draining,
         "running": int(report.get("running", 0)),
-        "reasons": [*reasons, *notes],
+        "reasons": [*reasons, *notes, *report.get("notes", ())],
     }

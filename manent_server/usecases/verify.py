@@ -19,10 +19,11 @@ class Verified:
     """What was found.
 
     Attributes:
-        records: How many numbers were good, from the first on.
+        records: The last number that was good; without gaps that is how many there are.
         hash: Of the last of them.
         waiting: Records that have no number yet: nothing vouches for them so far.
         checkpoints: How many signed places the chain has.
+        gaps: Numbers, first and last, that a restored database has lost; a record states each.
         signed_to: The number up to which a trusted key has signed; None if no key is trusted.
         broken: The first place that is not; None if everything is.
     """
@@ -31,6 +32,7 @@ class Verified:
     hash: str
     waiting: int
     checkpoints: int
+    gaps: Sequence[tuple[int, int]]
     signed_to: int | None
     broken: Break | None
 
@@ -50,7 +52,15 @@ def verify(store: Store, *, known: Known | None = None, signed: Signed | None = 
     broken = _along(store, walk) or walk.end() or _beside(store)
     with store.read() as tx:
         waiting = audit.waiting(tx)
-    return Verified(walk.number, walk.hash, waiting, walk.checkpoints, walk.signed_to, broken)
+    return Verified(
+        records=walk.number,
+        hash=walk.hash,
+        waiting=waiting,
+        checkpoints=walk.checkpoints,
+        gaps=walk.gaps,
+        signed_to=walk.signed_to,
+        broken=broken,
+    )
 
 
 def _along(store: Store, walk: Walk) -> Break | None:

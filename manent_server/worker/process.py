@@ -11,6 +11,7 @@ from typing import Any
 from manent_server.usecases.desk import STARTING
 
 RESTART_ME = 75
+_LOST = "the executor row is another's"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -27,6 +28,7 @@ class Switches:
         self.is_ready = False
         self.is_ended = False
         self.is_lost = False
+        self._why_lost = _LOST
         self.is_reload = False
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
@@ -39,8 +41,9 @@ class Switches:
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._ask_reload)
 
-    def lose(self) -> None:
-        """The executor row is another's."""
+    def lose(self, why: str = _LOST) -> None:
+        """Nothing may go on here: the executor row is another's, or the database is."""
+        self._why_lost = why
         self.is_lost = True
         self._notify()
 
@@ -61,7 +64,7 @@ class Switches:
         """What this process says of itself."""
         reasons = [] if self.is_ready or self.is_ended else [STARTING]
         if self.is_lost:
-            reasons.append("the executor row is another's")
+            reasons.append(self._why_lost)
         return {"draining": self.is_ended, "running": running(), "reasons": reasons}
 
     def attend(self, reload: Callable[[], None]) -> int:

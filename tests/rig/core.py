@@ -308,6 +308,7 @@ def build(ground: Ground, settings: Settings) -> Core:
     store, dispatcher = ground.store, ground.dispatcher
     # The outages another test has made are none of this one's.
     store._outages = Outages(ground.engines.url)
+    store.watermark.move(epoch=0, number=0)
     admission = Admission(store, dispatcher, stale_after=STALE_AFTER)
     host = Host({"fake": Plugin("fake", "1", HOOKS, "idempotent")}, {})
     report: dict[str, Any] = {"draining": False, "running": 0, "reasons": []}

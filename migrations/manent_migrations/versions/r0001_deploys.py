@@ -6,7 +6,15 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from manent_migrations import access, approvals, audit, chats, events, schedules
+from manent_migrations import (
+    access,
+    approvals,
+    audit,
+    chats,
+    events,
+    installation,
+    schedules,
+)
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
 
@@ -40,6 +48,7 @@ def upgrade() -> None:
     events.create_tables(name, create)
     approvals.create(name, create)
     chats.create_tables(name, create)
+    installation.create_tables(name, create)
     _engine(create)
 
 

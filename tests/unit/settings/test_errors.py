@@ -54,7 +54,7 @@ def test_an_unknown_key_stops_and_names_the_nearest(
     assert hint in found["message"]
 
 
-@pytest.mark.parametrize("key", ["export", "restore_guard"])
+@pytest.mark.parametrize("key", ["export", "consul"])
 def test_a_section_without_effect_is_unknown(key: str, errors: Errors) -> None:
     """B116: nothing is accepted that does nothing."""
     [found] = errors(f"{key}: {{}}")

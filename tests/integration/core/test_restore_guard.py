@@ -1,0 +1,161 @@
+"""The restore guard: nothing begins on a database that went back in time."""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from manent_server.domain.errors import Conflict
+from manent_server.domain.installation import Known
+from manent_server.engine import prelude
+from manent_server.engine.handout import Refusal
+from manent_server.engine.prelude import Verdict
+from manent_server.store import installation, workers
+from manent_server.store.installation_file import InstallationFile
+from manent_server.store.workers import LeaseLost
+from manent_server.usecases import health
+from manent_server.usecases.guard import Changed
+from manent_server.usecases.tenure import Tenure
+from manent_server.usecases.verify import verify
+from tests.integration.core.restoring import Remembered, gone_back, guard, head, settled, standing
+from tests.integration.core.running import Running
+from tests.rig.core import Core
+
+_LASTS = timedelta(minutes=1)
+
+
+def test_a_database_that_went_back_begins_nothing(core: Core) -> None:
+    """B139: no admission, prelude, hand-out and lease, in any process, until a person decided."""
+    running = Running(core, "shop")
+    dispatched = core.submit("mail", "production")
+    held = Tenure(core.store, "wake", "me", lasts=_LASTS)
+    assert held.take()
+    memory = gone_back(core)
+    core.store.watermark.move(epoch=0, number=0)  # as in another process, which knows nothing
+    keeper = guard(core, memory)
+    assert not keeper.look()
+    assert keeper.fence is not None
+    assert "went back in time" in keeper.fence
+    row = standing(core)
+    assert (row.restored_number, row.known_number) == (row.number, row.number + 50)
+    waiting = core.submit("news", "production")
+    core.admit("production")
+    assert core.deploy(waiting).phase == "queued"
+    before = core.deploy(dispatched)
+    claim = core.claim(dispatched, before.dispatch, running.worker)
+    with core.store.write() as tx:
+        assert prelude.begin(tx, claim, core.dispatcher).verdict == Verdict.FENCED
+        with pytest.raises(LeaseLost):
+            held.demand(tx)
+    assert core.deploy(dispatched) == before
+    assert running.hand_out(running.errand()).refusal == Refusal.NOT_MINE
+    for name in ("wake", "recovery", "a lease nobody ever had"):
+        assert not Tenure(core.store, name, "another", lasts=_LASTS).take()
+    found = health.ready(core.desk)
+    assert (found["ready"], found["reasons"]) == (False, [keeper.fence])
+    with core.store.read() as tx, pytest.raises(Conflict) as refused:
+        installation.demand_open(tx)
+    assert (refused.value.code, refused.value.detail) == ("restore_fenced", keeper.fence)
+
+
+def test_a_running_process_begins_nothing_before_it_has_noticed(core: Core) -> None:
+    """B139: restored under a running process: its own memory closes the database at once."""
+    running = Running(core)
+    keeper = guard(core, settled(core))
+    assert keeper.look()
+    known = keeper._known
+    assert known is not None
+    keeper._known = Known(known.installation, known.epoch, known.number + 1)
+    core.store.watermark.move(epoch=known.epoch, number=known.number + 1)
+    assert standing(core).fenced_at is None
+    assert running.hand_out(running.errand()).refusal == Refusal.NOT_MINE
+    assert not Tenure(core.store, "wake", "me", lasts=_LASTS).take()
+    with pytest.raises(Changed, match="went back in time"):
+        keeper.watch()
+    assert standing(core).fenced_at is not None
+
+
+def test_the_highest_of_all_memories_counts(core: Core) -> None:
+    """B139: two workers with files of their own: the fence knows what the one knows that had
+    seen more, also when it comes later."""
+    memory = gone_back(core, by=10)
+    assert not guard(core, memory).look()
+    known = memory.kept
+    assert known is not None
+    later = Remembered(Known(known.installation, known.epoch, known.number + 30))
+    assert not guard(core, later, name="w2").look()
+    assert not guard(core, Remembered(), name="w3").look()
+    row = standing(core)
+    assert (row.fenced_by, row.known_number) == ("w1", known.number + 30)
+    assert [r["action"] for r in core.rows("audit")].count("restore.fenced") == 1
+
+
+def test_the_epoch_alone_tells_too(core: Core) -> None:
+    """B139: a dump of before the last restore is older whatever number it came to."""
+    assert not guard(core, gone_back(core, by=-5, epochs=1)).look()
+
+
+def test_who_remembers_nothing_takes_the_database_as_it_is(
+    core: Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B139: a process without the file, as a copy of the database for trying out has it."""
+    core.submit()
+    head(core)
+    assert guard(core, settled(core)).look()
+    memory = Remembered()
+    with caplog.at_level(logging.WARNING):
+        assert guard(core, memory).look()
+    assert "nothing is noted here" in caplog.text
+    row = standing(core)
+    assert memory.kept == Known(row.id, 1, row.number)
+
+
+def test_with_warn_it_goes_on_beyond_what_was_known(core: Core) -> None:
+    """B139: `restore_guard: warn`; numbers of the record and epochs are not given twice."""
+    running = Running(core)
+    epoch = core.deploy(running.deploy.id).epoch
+    memory = gone_back(core)
+    known = memory.kept
+    assert known is not None
+    keeper = guard(core, memory, fences=False)
+    assert keeper.look()
+    assert "are missing" in keeper.notes[0]
+    row = standing(core)
+    assert (row.fenced_at, row.epoch) == (None, 2)
+    assert row.number == row.began + 1 > known.number
+    with core.store.write() as tx:
+        worker = workers.read(tx, "w1")
+    assert worker is not None
+    assert worker.stopped_at is not None
+    assert worker.recovered_by == "manent"
+    core.worker("w2")
+    later = core.submit("mail", "production")
+    assert core.deploy(later).epoch > epoch + 2**31
+    number, last = head(core)
+    found = verify(core.store)
+    assert found.broken is None
+    assert (found.records, found.hash) == (number, last)
+    assert found.gaps == [(known.number - 50 + 1, row.began)]
+    assert guard(core, memory, name="w2", fences=False).look()
+
+
+def test_a_new_database_is_no_restored_one(core: Core, tmp_path: Path) -> None:
+    """B139: emptied by `migrate` it is another installation: the old file is put aside."""
+    file = InstallationFile(tmp_path)
+    file.note(Known("old", 3, 4711))
+    assert guard(core, file).look()  # type: ignore[arg-type]
+    assert (tmp_path / "installation-old").exists()
+    row = standing(core)
+    assert file.known(row.id) == Known(row.id, 1, row.number)
+    # The right one is restored afterwards: what was put aside is known again.
+    assert file.known("old") == Known("old", 3, 4711)
+
+
+def test_a_database_made_anew_under_a_process_ends_it(core: Core) -> None:
+    keeper = guard(core, settled(core))
+    assert keeper.look()
+    with core.store.write() as tx:
+        installation.update(tx, id="another")
+    with pytest.raises(Changed, match="replaced"):
+        keeper.watch()

@@ -1,0 +1,52 @@
+"""The file that remembers how far an installation had come."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from manent_server.domain.installation import Known
+from manent_server.store.installation_file import InstallationFile
+
+
+def test_it_is_never_lowered(tmp_path: Path) -> None:
+    """B139: two processes may share the folder."""
+    one, other = InstallationFile(tmp_path / "work"), InstallationFile(tmp_path / "work")
+    one.note(Known("a", 1, 20))
+    other.note(Known("a", 1, 10))
+    assert one.known("a") == Known("a", 1, 20)
+    other.note(Known("a", 2, 5))
+    assert one.known("a") == Known("a", 2, 5)
+    text = (tmp_path / "work" / "installation").read_text()
+    assert json.loads(text) == {"installation": "a", "epoch": 2, "audit_number": 5}
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["installation"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "\x00\x00", '{"installation": "../a", "epoch": 1, "audit_number": 2}',
+     '{"installation": "a", "epoch": "1", "audit_number": 2}'],
+)  # fmt: skip
+def test_one_that_cannot_be_read_is_put_aside(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B139: it counts as missing, loudly."""
+    (tmp_path / "installation").write_bytes(text.encode())
+    with caplog.at_level(logging.ERROR):
+        assert InstallationFile(tmp_path).known("a") is None
+    assert "put aside as installation.broken" in caplog.text
+    assert (tmp_path / "installation.broken").exists()
+
+
+def test_a_folder_that_cannot_be_used_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B139: a read-only folder keeps no process from working."""
+    (tmp_path / "work").write_text("a file where the folder should be")
+    file = InstallationFile(tmp_path / "work")
+    with caplog.at_level(logging.ERROR):
+        assert file.known("a") is None
+        file.note(Known("a", 1, 1))
+    assert file.is_failing
+    assert caplog.text.count("cannot be kept") == 1
