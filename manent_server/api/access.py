@@ -143,7 +143,10 @@ def providers(visiting: Visiting) -> Any:
 
 
 @router.post(
-    "/auth/sessions", status_code=201, response_model=SignedIn, openapi_extra=needs(PUBLIC)
+    "/auth/sessions",
+    status_code=201,
+    response_model=SignedIn,
+    openapi_extra=needs(PUBLIC, while_fenced=True),
 )
 def sign_in(body: SignInBody, visiting: Visiting) -> Any:
     """Sign in: an identity token, once, for a session of this server."""
@@ -157,7 +160,7 @@ def whoami(asked: Asked) -> Any:
     return asked.calls.whoami(asked.desk, caller=asked.caller)
 
 
-@router.delete("/auth", response_model=Identity, openapi_extra=needs(SIGNED_IN))
+@router.delete("/auth", response_model=Identity, openapi_extra=needs(SIGNED_IN, while_fenced=True))
 def sign_out(asked: Asked) -> Any:
     """Sign out: the session ends at once."""
     return asked.calls.sign_out(asked.desk, caller=asked.caller)
@@ -184,7 +187,9 @@ def create(body: TokenBody, asked: Asked, key: Key) -> Any:
     return asked.calls.create_token(asked.desk, request, caller=asked.caller, key=key)
 
 
-@router.delete("/tokens/{token_id}", response_model=Token, openapi_extra=needs(GRANT))
+@router.delete(
+    "/tokens/{token_id}", response_model=Token, openapi_extra=needs(GRANT, while_fenced=True)
+)
 def revoke(token_id: TokenId, asked: Asked) -> Any:
     """Revoke a token: it is worth nothing from now on."""
     return asked.calls.revoke_token(asked.desk, token_id, caller=asked.caller)
@@ -196,7 +201,11 @@ def sessions(asked: Asked) -> Any:
     return asked.calls.sessions(asked.desk, caller=asked.caller)
 
 
-@router.delete("/sessions/{session_id}", response_model=LiveSession, openapi_extra=needs(GRANT))
+@router.delete(
+    "/sessions/{session_id}",
+    response_model=LiveSession,
+    openapi_extra=needs(GRANT, while_fenced=True),
+)
 def end(session_id: SessionId, asked: Asked) -> Any:
     """End somebody's session at once."""
     return asked.calls.end_session(asked.desk, session_id, caller=asked.caller)

@@ -27,6 +27,7 @@ from manent_server.api import (
     places,
     probes,
     problem,
+    restore,
     schedules,
     webhooks,
 )
@@ -53,6 +54,7 @@ ROUTERS = (
     events.router,
     notices.router,
     audit.router,
+    restore.router,
     links.router,
     admin.router,
     access.router,

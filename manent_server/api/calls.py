@@ -33,6 +33,7 @@ from manent_server.usecases import mark as marking
 from manent_server.usecases import plan as planning
 from manent_server.usecases import recall as recalling
 from manent_server.usecases import rerun as rerunning
+from manent_server.usecases import restore as restoring
 from manent_server.usecases import retry as retrying
 from manent_server.usecases import schedule as scheduling
 from manent_server.usecases import sign_in as signing_in
@@ -54,6 +55,9 @@ class Calls:
     skip_wait: Call = skip_wait.skip_wait
     abandon: Call = abandon.abandon
     resolve: Call = answering.answer
+    restore: Call = restoring.listing
+    decide_restored: Call = restoring.decide
+    open_restored: Call = restoring.open_up
     retry: Call = retrying.retry
     rerun: Call = rerunning.rerun
     rerun_plan: Call = rerunning.plan

@@ -50,7 +50,9 @@ def submit(body: DeployBody, asked: Asked, key: Key) -> Any:
     return asked.calls.submit(asked.desk, _request(body), caller=asked.caller, key=key)
 
 
-@router.post("/plans", response_model=plan_shapes.Plan, openapi_extra=needs(READ))
+@router.post(
+    "/plans", response_model=plan_shapes.Plan, openapi_extra=needs(READ, while_fenced=True)
+)
 def plan(body: PlanBody, asked: Asked) -> Any:
     """What a deploy would do and meet; nothing is created."""
     return asked.calls.plan(asked.desk, _request(body), caller=asked.caller, at=body.at)
@@ -142,7 +144,9 @@ def explain(address: Address, asked: Asked) -> Any:
     return asked.calls.explain(asked.desk, address)
 
 
-@router.post(f"{_ONE}/cancel", response_model=shapes.Deploy, openapi_extra=needs(CANCEL))
+@router.post(
+    f"{_ONE}/cancel", response_model=shapes.Deploy, openapi_extra=needs(CANCEL, while_fenced=True)
+)
 def cancel(address: Address, asked: Asked, key: Key, body: CancelBody = _PLAINLY) -> Any:
     """Stop a deploy; with `rollback`, roll back what it touched."""
     request = CancelRequest(rollback=body.rollback, reason=body.reason)

@@ -53,7 +53,7 @@ def locks(asked: Asked) -> Any:
     status_code=201,
     response_model=shapes.Mark,
     tags=["locks"],
-    openapi_extra=needs(LOCK),
+    openapi_extra=needs(LOCK, while_fenced=True),
 )
 def lock(body: LockBody, asked: Asked, key: Key) -> Any:
     """Keep deploys from starting."""

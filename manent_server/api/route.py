@@ -21,6 +21,7 @@ from manent_server.domain.errors import Invalid, Malformed, NotFound
 from manent_server.observability.redaction import Redactor
 
 RIGHT = "x-right"
+FENCED = "x-while-fenced"
 PUBLIC = "public"
 """Instead of a right: anybody may, without a token. `signin.PUBLIC` names the paths."""
 SIGNED_IN = "signed in"
@@ -29,6 +30,7 @@ PREFIX = "/api/v1"
 BODY_SECONDS = 30.0
 # How much of a body that is too large is thrown away, so that the sender gets to read the answer.
 DRAIN_BYTES = 64 * 2**20
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROSE = frozenset({"reason", "comment", "links", "changes"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -50,9 +52,21 @@ class Address(Convertor[str]):
 register_url_convertor("address", Address())
 
 
-def needs(right: str) -> dict[str, Any]:
-    """What a route declares (as `openapi_extra`): the right its caller must have."""
-    return {RIGHT: right}
+def needs(right: str, *, while_fenced: bool = False) -> dict[str, Any]:
+    """What a route declares (as `openapi_extra`).
+
+    Args:
+        right: The right its caller must have.
+        while_fenced: It changes something and works on a restored database too, of which a
+            person has not decided yet.
+    """
+    return {RIGHT: right, **({FENCED: True} if while_fenced else {})}
+
+
+def must_be_open(request: Request) -> bool:
+    """Whether what is asked for may change something only where the database is open."""
+    declared = getattr(request.scope.get("route"), "openapi_extra", None) or {}
+    return request.method not in _READING and FENCED not in declared
 
 
 class ReadRequest(Request):

@@ -56,7 +56,11 @@ def schedule(body: ScheduleBody, asked: Asked, key: Key) -> Any:
     return asked.calls.schedule(asked.desk, request, caller=asked.caller, key=key)
 
 
-@router.post("/schedules/preview", response_model=shapes.Preview, openapi_extra=needs(SCHEDULE))
+@router.post(
+    "/schedules/preview",
+    response_model=shapes.Preview,
+    openapi_extra=needs(SCHEDULE, while_fenced=True),
+)
 def draft(body: PreviewBody, asked: Asked, key: Key) -> Any:
     """When a schedule would fire that nobody has made yet. Creates nothing."""
     return asked.calls.schedule_draft(asked.desk, body.cron, body.timezone, count=body.count)
@@ -82,7 +86,9 @@ def runs(name: Name, asked: Asked, query: Annotated[RunQuery, Query()]) -> Any:
 
 
 @router.post(
-    "/schedules/{name}/pause", response_model=shapes.Schedule, openapi_extra=needs(SCHEDULE)
+    "/schedules/{name}/pause",
+    response_model=shapes.Schedule,
+    openapi_extra=needs(SCHEDULE, while_fenced=True),
 )
 def pause(name: Name, asked: Asked, key: Key, body: PauseBody = _PLAINLY) -> Any:
     """Let no further instant fire; deploys it asked for go on."""

@@ -8,6 +8,7 @@ from fastapi import Depends, Header, Request
 
 from manent_server.api.body import digest
 from manent_server.api.calls import Calls
+from manent_server.api.route import must_be_open
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Invalid
 from manent_server.usecases.requests import IdempotencyKey, Visit
@@ -35,13 +36,15 @@ class Visitor:
 
 async def _visitor(request: Request) -> Visitor:
     state = request.app.state
-    return Visitor(state.desk, state.calls, request.state.visit)
+    desk = state.desk.opened() if must_be_open(request) else state.desk
+    return Visitor(desk, state.calls, request.state.visit)
 
 
 async def _session(request: Request) -> Session:
     state = request.app.state
     caller = request.state.caller
-    return Session(state.desk.seen_by(caller), state.calls, caller)
+    desk = state.desk.opened() if must_be_open(request) else state.desk
+    return Session(desk.seen_by(caller), state.calls, caller)
 
 
 async def _key(

@@ -28,7 +28,7 @@ async def webhook(request: Request) -> Response:
     async def ask(call: Any, *arguments: Any) -> Any:
         # A place of its own: however busy the routes are, a chat is answered in time.
         return await anyio.to_thread.run_sync(
-            lambda: call(state.desk, state.ear, name, *arguments), limiter=state.hearing
+            lambda: call(state.desk.opened(), state.ear, name, *arguments), limiter=state.hearing
         )
 
     try:

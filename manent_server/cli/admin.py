@@ -9,10 +9,16 @@ import typer
 
 if TYPE_CHECKING:
     from manent_server.cli.operator import Operator
+    from manent_server.cli.restoring import Restoring
 
 app = typer.Typer(help="Workers and the database, for operators.", no_args_is_help=True)
 executors_app = typer.Typer(invoke_without_command=True)
 app.add_typer(executors_app, name="executors")
+restore_app = typer.Typer(
+    help="A database that went back in time: what is to become of its deploys.",
+    no_args_is_help=True,
+)
+app.add_typer(restore_app, name="restore")
 
 Config = Annotated[
     Path | None,
@@ -99,3 +105,83 @@ def recover(  # noqa: PLR0913 - one parameter for each option
     """Let other workers go on with the deploys of a lost one."""
     body = {"executor": executor, "dry_run": dry_run, "force": force, "reason": reason}
     _operator(config, local=local).recover(body)
+
+
+Deploys = Annotated[list[str] | None, typer.Argument(help="Ids, as restore list shows them.")]
+All = Annotated[bool, typer.Option("--all", help="All of which nothing has been decided.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.")]
+Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
+
+
+def _restoring(config: Path | None, *, local: bool) -> "Restoring":
+    from manent_server.cli.restoring import Restoring
+
+    return Restoring(_operator(config, local=local))
+
+
+@restore_app.command(name="list")
+def restore_list(config: Config = None, *, local: Local = False) -> None:
+    """Say whether nothing begins and why, and what is known of each live deploy."""
+    _restoring(config, local=local).listing()
+
+
+@restore_app.command(name="resume")
+def restore_resume(  # noqa: PLR0913 - one parameter for each option
+    deploys: Deploys = None,
+    config: Config = None,
+    *,
+    everything: All = False,
+    reason: Reason = None,
+    yes: Yes = False,
+    local: Local = False,
+) -> None:
+    """Let deploys go on when the database is opened."""
+    del yes  # what goes on can be cancelled; accepted so that all three are called alike
+    body = {"deploys": list(deploys or ()), "all": everything, "reason": reason}
+    _restoring(config, local=local).decide("resume", body)
+
+
+@restore_app.command(name="close")
+def restore_close(  # noqa: PLR0913 - one parameter for each option
+    deploys: Deploys = None,
+    config: Config = None,
+    *,
+    outcome: Annotated[str, typer.Option(help="deployed, failed, rolled_back or rollback_failed.")],
+    everything: All = False,
+    reason: Reason = None,
+    yes: Yes = False,
+    local: Local = False,
+) -> None:
+    """End deploys that already ran, with the outcome they had."""
+    body = {"deploys": list(deploys or ()), "all": everything, "reason": reason}
+    body |= {"outcome": outcome}
+    _restoring(config, local=local).decide("close", body, is_sure=yes)
+
+
+@restore_app.command(name="cancel")
+def restore_cancel(  # noqa: PLR0913 - one parameter for each option
+    deploys: Deploys = None,
+    config: Config = None,
+    *,
+    everything: All = False,
+    reason: Reason = None,
+    yes: Yes = False,
+    local: Local = False,
+) -> None:
+    """End deploys that are not wanted any more."""
+    body = {"deploys": list(deploys or ()), "all": everything, "reason": reason}
+    _restoring(config, local=local).decide("cancel", body, is_sure=yes)
+
+
+@restore_app.command(name="open")
+def restore_open(
+    config: Config = None,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Although deploys are undecided: they go on.")
+    ] = False,
+    reason: Reason = None,
+    local: Local = False,
+) -> None:
+    """Let everything begin again, beyond all that is known of what was lost."""
+    _restoring(config, local=local).open_up(force=force, reason=reason)

@@ -21,6 +21,7 @@ from manent_server.domain.access import Caller
 from manent_server.domain.errors import ConfigurationError, Conflict, NotFound
 
 if TYPE_CHECKING:
+    from manent_server.bootstrap.house import House
     from manent_server.usecases.desk import Desk
 
 _SHOWN = ("id", "alive", "version", "build", "heartbeat_at", "running", "pending", "recovered_by")
@@ -46,12 +47,12 @@ class Operator:
 
             return executors.executors(desk, caller=caller)
 
-        found = self._asked(lambda session: session.client.get("/admin/executors"), on_desk)
+        found = self.asked(lambda session: session.client.get("/admin/executors"), on_desk)
         rows = [_without_nothing(row) for row in found["executors"]]
         if form == "table":
             sys.stdout.write(draw(_COLUMNS, map(_flat, rows)))
         else:
-            _print({"version": found["version"], "executors": rows})
+            show({"version": found["version"], "executors": rows})
 
     def forget(self, executor: str) -> None:
         """Take a worker out of the registry."""
@@ -62,7 +63,7 @@ class Operator:
 
             return executors.forget(desk, executor, caller=caller)
 
-        _print(self._asked(lambda session: session.client.delete(route), on_desk))
+        show(self.asked(lambda session: session.client.delete(route), on_desk))
 
     def recover(self, body: Mapping[str, Any]) -> None:
         """Take over from a lost worker, and say what that rests on."""
@@ -73,8 +74,8 @@ class Operator:
 
             return recover.recover(desk, RecoverRequest(**body), caller=caller)
 
-        found = self._asked(lambda session: ask(session, "/admin/recover", body), on_desk)
-        _print(found)
+        found = self.asked(lambda session: ask(session, "/admin/recover", body), on_desk)
+        show(found)
         if found.get("rests_on"):
             verb = "would rest" if found["dry_run"] else "rests"
             sys.stderr.write(f"this {verb} on {found['rests_on']}\n")
@@ -98,18 +99,31 @@ class Operator:
             key = os.urandom(16).hex()
             return session.client.post("/admin/prune", given, key=key, timeout=_LONG)
 
-        _print(self._asked(over_http, on_desk))
+        show(self.asked(over_http, on_desk))
 
-    def _asked(
-        self, over_http: Callable[[Session], Any], on_desk: Callable[["Desk", Caller], Any]
+    def asked(
+        self,
+        over_http: Callable[[Session], Any],
+        on_desk: Callable[["Desk", Caller], Any],
+        *,
+        prepare: Callable[["House"], "Desk"] | None = None,
     ) -> Any:
-        """The answer; a refusal ends the process with its own exit code."""
+        """The answer; a refusal ends the process with its own exit code.
+
+        Args:
+            over_http: Asks the API.
+            on_desk: Asks the use case, as whoever sits here.
+            prepare: Makes the desk; else one that may change nothing while the database is
+                fenced.
+        """
         try:
             if not self._is_local:
                 return over_http(self._session())
             from manent_server.bootstrap import house
 
-            return on_desk(house.open_house(self._path, self._environ).desk(dict), self._me())
+            opened = house.open_house(self._path, self._environ)
+            desk = prepare(opened) if prepare else opened.desk(dict).opened()
+            return on_desk(desk, self._me())
         except Failure as failure:
             _complain(failure.what, failure.why, failure.next)
             raise SystemExit(failure.exit_code) from None
@@ -159,7 +173,8 @@ def _code(error: Conflict | NotFound) -> int:
     return exit_codes.REFUSED if isinstance(error, Conflict) else exit_codes.NOT_FOUND
 
 
-def _print(found: Any) -> None:
+def show(found: Any) -> None:
+    """Print an answer as JSON."""
     sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 
 

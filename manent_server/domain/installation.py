@@ -27,6 +27,10 @@ class Known:
         further = max((self.epoch, self.number), (other.epoch, other.number))
         return Known(self.installation, *further)
 
+    def with_number(self, number: int) -> "Known":
+        """It, when a number of the record was seen elsewhere."""
+        return Known(self.installation, self.epoch, max(self.number, number))
+
 
 @dataclass(frozen=True)
 class Reached:

@@ -25,7 +25,8 @@ ACTOR = "manent"
 class Ending:
     """How a deploy ends; `epoch` is the writer's, None for a use case acting on a waiting one.
 
-    `is_on_word`: a person vouches for it, whatever may still be at work.
+    `is_on_word`: a person vouches for it, whatever may still be at work; `vouched`: and for how far
+    every target came.
     """
 
     deploy: str
@@ -35,6 +36,7 @@ class Ending:
     error: Mapping[str, Any] | None = None
     superseded_by: str | None = None
     is_on_word: bool = False
+    vouched: Standing | None = None
 
 
 def close(tx: Transaction, ending: Ending) -> bool:
@@ -72,7 +74,8 @@ def close(tx: Transaction, ending: Ending) -> bool:
         is_late = ending.outcome == Outcome.EXPIRED
         state = approvals.EXPIRED if is_late else approvals.ENDED
         approvals.close(tx, row.id, state, at=at)
-    for change in inventories.changes(_standings(row, course)):
+    standings = _standings(row, course) if ending.vouched is None else _vouched(row, ending.vouched)
+    for change in inventories.changes(standings):
         records.write_stock(tx, _stock(row, course, change, at))
     _mark(tx, row, ending.outcome, at)
     detail = {"outcome": ending.outcome, "version": row.version, "error": ending.error}
@@ -186,6 +189,17 @@ def _standings(row: Deploy, course: _Course) -> dict[str, Standing]:
             touched=target in reached_by, reached=good, returned=returned
         )
     return found
+
+
+def _vouched(row: Deploy, standing: Standing) -> dict[str, Standing]:
+    """As a person says; what a target went back to is known only where `prepare` fixed it."""
+    past = (row.prepared or {}).get("past", {})
+    return {
+        target: Standing.TOUCHED
+        if standing == Standing.RETURNED and not past.get(target)
+        else standing
+        for target in row.order_body.get("targets", ())
+    }
 
 
 def _stock(row: Deploy, course: _Course, change: Change, at: datetime) -> Stock:

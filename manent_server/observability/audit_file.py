@@ -1,9 +1,11 @@
 """The record as lines of JSON: a file that is put aside when it is large, or stdout."""
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from manent_server.domain.audit import Entry
 
@@ -111,6 +113,33 @@ class AuditStdout:
 
     def close(self) -> None:
         """It stays open."""
+
+
+def read_from(path: Path, number: int) -> Iterator[dict[str, Any]]:
+    """Lines of the file and of those put aside, from a number on; a torn one is left out.
+
+    Args:
+        path: As it was written.
+        number: Of the first record that is wanted.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    aside = sorted(path.parent.glob(f"{path.name}.*"))
+    for file in (*aside, path):
+        if not file.exists():
+            continue
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if _number(line) >= number:
+                    with suppress(ValueError):
+                        yield json.loads(line)
+
+
+def _number(line: str) -> int:
+    """Of the record in a line, without reading all of it."""
+    found = line.removeprefix('{"number":').partition(",")[0]
+    return int(found) if found.isdecimal() else 0
 
 
 def _write(handle: int, data: bytes) -> None:

@@ -12,7 +12,7 @@ from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host
 from manent_server.settings.values import Application, Environment, Placement, Settings
 from manent_server.sources.issuers import Issuers
-from manent_server.store import finding
+from manent_server.store import finding, installation
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases.admit import Admission
@@ -68,6 +68,10 @@ class Desk:
         """The same desk for whoever may write only while something holds; see `Store.under`."""
         store = self.store.under(demand)
         return replace(self, store=store, admission=self.admission.under(store))
+
+    def opened(self) -> "Desk":
+        """The same desk for whoever may write only while the database is not fenced."""
+        return self.under(installation.demand_open)
 
     @property
     def url(self) -> str:

@@ -57,7 +57,7 @@ class Guard:
         self._store = store
         self._memory = memory
         self._name = name
-        self._fences = fences
+        self.fences = fences
         self._known: Known | None = None
         self._is_told = False
         self.fence: str | None = None
@@ -162,7 +162,7 @@ class Guard:
             "known_number": known.number,
             "by": self._name,
         }
-        if not self._fences:
+        if not self.fences:
             _log.error(
                 "the database went back in time: its record ends at %s, %s is known; it goes on "
                 "because of restore_guard: warn",

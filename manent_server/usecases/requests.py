@@ -260,3 +260,30 @@ class RecoverRequest:
     dry_run: bool = False
     force: bool = False
     reason: str | None = None
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """What is to become of live deploys of a restored database.
+
+    Attributes:
+        decision: `resume`, `close` or `cancel`.
+        deploys: Which, by address.
+        is_all: All of which nothing has been decided.
+        outcome: How one that is closed ended on its targets.
+        reason: For the record.
+    """
+
+    decision: str
+    deploys: Sequence[str] = ()
+    is_all: bool = False
+    outcome: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """Let a restored database begin; `force`: although something is undecided, for a reason."""
+
+    force: bool = False
+    reason: str | None = None

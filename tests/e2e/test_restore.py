@@ -1,6 +1,7 @@
 """A restored database at the door: nothing runs on it until a person has decided."""
 
-from pathlib import Path
+import json
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,10 +12,11 @@ from tests.rig.process import until
 from tests.rig.serve import Config, Rig
 
 pytestmark = pytest.mark.e2e
+_MOST = 20
 
 
 def config(ledger: Ledger) -> Config:
-    return {"applications": {f"app-{n}": ledger.application() for n in range(20)}}
+    return {"applications": {f"app-{n}": ledger.application() for n in range(_MOST)}}
 
 
 def fenced(rig: Rig) -> str:
@@ -31,22 +33,123 @@ def fenced(rig: Rig) -> str:
     return until(ask, what="a fenced server", limit=60.0) or ""
 
 
-def test_the_restore_drill(shared: Rig, tmp_path: Path) -> None:
-    """B139: 20 deploys, a dump, 20 more; the dump restored, the server begins no hook."""
-    ledger = shared.ledger
-    ledger.tell({"sleep": 3}, application="app-0")
-    first = [shared.deploy("1", application=f"app-{n}")["id"] for n in range(20)]
-    until(lambda: ledger.runs(application="app-0"), what="the first hook")
-    dumped = tmp_path / "dump"
-    dumps.dump(shared.database_url, dumped)
-    ledger.tell()
-    later = [shared.deploy("2", application=f"app-{n}")["id"] for n in range(20)]
-    for deploy in (*first, *later):
-        assert shared.ended(deploy)["state"] == "SUCCESS"
+def ask(rig: Rig, verb: str, **body: Any) -> dict[str, Any]:
+    answer = rig.http("POST", f"/admin/restore/{verb}", json=body)
+    return {"status": answer.status_code, **answer.json()}
+
+
+def dumped_in_between(rig: Rig) -> list[str]:
+    """20 deploys, a dump while the first of them runs, 20 more; few where the database is a file.
+
+    Returns:
+        Those of before the dump.
+    """
+    names = [f"app-{n}" for n in range(4 if dumps.is_sqlite(rig) else _MOST)]
+    rig.ledger.tell({"sleep": 60}, application="app-0", version="1")
+    first = [rig.deploy("1", application=name)["id"] for name in names]
+    until(lambda: rig.ledger.runs(application="app-0"), what="the first hook")
+    dumps.dump(rig)
+    assert rig.http("POST", f"/deploys/{first[0]}/cancel", json={}).status_code == 200
+    later = [rig.deploy("2", application=name)["id"] for name in names]
+    assert {rig.ended(deploy)["state"] for deploy in first[1:] + later} == {"SUCCESS"}
+    return first
+
+
+def what_is_known(rig: Rig, first: list[str]) -> None:
+    """The list has what was live, with what the record says became of it, and what is lost."""
+    found = rig.get("/admin/restore")
+    outcomes = {item["id"]: item.get("outcome") for item in found["items"]}
+    assert outcomes[first[0]] == "cancelled"
+    assert outcomes[first[-1]] == "deployed"
+    assert set(outcomes) <= set(first)
+    assert len(found["lost"]) == len(first)
+    assert {lost["version"] for lost in found["lost"]} == {"2"}
+
+
+def what_the_page_says(rig: Rig, first: list[str]) -> None:
+    """Its commands work, and nothing new is taken."""
+    said = dumps.run(rig, dumps.commands("restore.md", "look"))
+    assert not said, said
+    refused = rig.http("POST", "/rollbacks", json={"application": "app-1", "environment": "staging",
+                                                   "reason": "no"})  # fmt: skip
+    assert (refused.status_code, refused.json()["code"]) == (409, "restore_fenced")
+    cancelled = rig.cli(["cancel", first[0]])
+    assert cancelled.returncode in (0, 9), cancelled.stderr
+
+
+def all_is_decided(rig: Rig, resumed: str, closed: str) -> None:
+    """What is undecided keeps it shut; all at once are not ended unasked."""
+    assert ask(rig, "open")["code"] == "undecided"
+    resume, close, cancel = dumps.commands("restore.md", "decide").strip().splitlines()
+    said = dumps.run(rig, close.replace("ID", closed))
+    assert not said, said
+    said = dumps.run(rig, resume.replace("ID", resumed))
+    assert not said, said
+    said = dumps.run(rig, cancel.replace("ID", "--all"))
+    assert "exit 2" in said
+    assert "--yes" in said
+    said = dumps.run(rig, cancel.replace("ID", "--all --yes --local"))
+    assert not said, said
+
+
+def test_the_restore_drill(shared: Rig) -> None:
+    """B139: 20 deploys, a dump, 20 more; the dump restored, no hook begins before a person has
+    decided, and a kill of the server meanwhile changes nothing."""
+    first = dumped_in_between(shared)
     assert shared.stop() == 0
-    dumps.restore(shared.database_url, dumped)
-    runs = len(ledger.lines())
+    dumps.restore(shared)
+    runs = len(shared.ledger.runs())
     shared.start(wait=False)
-    words = fenced(shared)
-    assert "are missing; nothing begins" in words
-    assert len(ledger.lines()) == runs
+    assert "are missing; nothing begins" in fenced(shared)
+    what_is_known(shared, first)
+    what_the_page_says(shared, first)
+    assert ask(shared, "close", deploys=[first[-1]], outcome="deployed")["status"] == 200
+    shared.kill()
+    shared.start(wait=False)
+    fenced(shared)
+    all_is_decided(shared, first[-2], first[-3])
+    assert len(shared.ledger.runs()) == runs
+    said = dumps.run(shared, dumps.commands("restore.md", "open"))
+    assert not said, said
+    until(shared.is_ready, what="the opened server", limit=60.0)
+    assert shared.ended(first[-2])["state"] == "SUCCESS"
+    assert [run.deploy for run in shared.ledger.runs()[runs:]] == [first[-2]]
+
+
+@pytest.mark.postgres
+def test_restored_under_a_server_at_work(shared: Rig) -> None:
+    """B139: it notices by itself, kills its hook and ends; two processes then wait for a person."""
+    if dumps.is_sqlite(shared):
+        return  # its file is never exchanged under a process: the page says to stop it first
+    ledger = shared.ledger
+    held = shared.deploy("3", application="app-1")["id"]
+    dumps.dump(shared)
+    shared.ended(held)
+    ledger.tell({"sleep": 60}, version="4")
+    shared.deploy("4", application="app-2")
+    until(lambda: ledger.runs(version="4"), what="a hook at work")
+    dumps.restore(shared)
+    process = shared.process()
+    until(lambda: not process.is_running(), what="its end", limit=30.0)
+    assert process.exit_code == 75
+    assert ledger.runs(version="4")[0].ended is None
+    runs = len(ledger.runs())
+    shared.start_worker("w1", wait=False)
+    shared.start(wait=False)
+    fenced(shared)
+    assert ask(shared, "open", force=True, reason="a test")["status"] == 200
+    until(lambda: shared.is_ready() and shared.is_ready("w1"), what="both", limit=60.0)
+    assert shared.ended(held)["state"] == "SUCCESS"
+    assert {run.deploy for run in ledger.runs()[runs:]} <= {held}
+
+
+def test_a_file_is_copied_with_its_processes_stopped(shared: Rig) -> None:
+    """B139: with `-wal` and `-shm`, where they are."""
+    if not dumps.is_sqlite(shared):
+        return
+    shared.stop()
+    (shared.folder / "backup").mkdir()
+    said = dumps.run(shared, dumps.commands("back-up.md", "copy"))
+    assert not said, said
+    assert (shared.folder / "backup" / "manent.db").exists()
+    json.loads((shared.folder / "work-w0" / "installation").read_text())

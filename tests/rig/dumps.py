@@ -1,36 +1,68 @@
-"""Dumps of a database and their restoring, by the programs people use for it."""
+"""Dumps of a database and their restoring, by the commands of the pages about it."""
 
-import shutil
+import os
+import re
 import subprocess
-from pathlib import Path
+from collections.abc import Mapping
 
+from tests.docs.pages import DOCS
 from tests.rig.postgres import binaries
+from tests.rig.serve import BIN, Rig
+
+_TRIES = 10
 
 
-def dump(url: str, to: Path) -> None:
-    """Dump a database while it is served: `pg_dump`, or `.backup` of `sqlite3`."""
-    if url.startswith("sqlite"):
-        _run("sqlite3", str(_file(url)), f".backup '{to}'")
-    else:
-        _run(str(binaries() / "pg_dump"), "--format=custom", f"--file={to}", url)
+def commands(page: str, title: str) -> str:
+    """A block of a page, by its title."""
+    text = (DOCS / "how-to" / page).read_text()
+    found = re.search(rf'```sh title="{title}"\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+    assert found, (page, title)
+    return found[1]
 
 
-def restore(url: str, dumped: Path) -> None:
-    """Put a dump in the place of a database."""
-    if url.startswith("sqlite"):
-        file = _file(url)
-        for beside in ("-wal", "-shm"):
-            file.with_name(file.name + beside).unlink(missing_ok=True)
-        shutil.copyfile(dumped, file)
-        return
-    # In one transaction: a server that is still at work never sees half of it.
-    how = ("--clean", "--if-exists", "--single-transaction", f"--dbname={url}")
-    _run(str(binaries() / "pg_restore"), *how, str(dumped))
+def run(rig: Rig, text: str, **environ: str) -> str:
+    """Run commands of a page beside manent.yml, signed in as an operator.
+
+    Args:
+        rig: Whose server and database it is about.
+        text: The commands.
+        environ: Further variables.
+    """
+    path = os.pathsep.join((str(BIN), str(binaries()), "/usr/bin", "/bin"))
+    given: Mapping[str, str] = {
+        "PATH": path,
+        "HOME": str(rig.folder),
+        "LANG": "C.UTF-8",
+        "DATABASE_URL": rig.database_url,
+        "MANENT_URL": rig.url,
+        "MANENT_TOKEN": rig.token,
+        **environ,
+    }
+    ended = subprocess.run(
+        ["/bin/sh", "-e", "-c", text], cwd=rig.folder, env=given, text=True,
+        capture_output=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return f"exit {ended.returncode}: {ended.stderr}" if ended.returncode else ""
 
 
-def _file(url: str) -> Path:
-    return Path(url.removeprefix("sqlite:///"))
+def is_sqlite(rig: Rig) -> bool:
+    """Whether its database is a file."""
+    return rig.database_url.startswith("sqlite")
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+def dump(rig: Rig) -> None:
+    """Dump the database while it is served."""
+    said = run(rig, commands("back-up.md", "backup" if is_sqlite(rig) else "dump"))
+    assert not said, said
+
+
+def restore(rig: Rig) -> None:
+    """Put the dump in the place of the database."""
+    text = commands("restore.md", "put back" if is_sqlite(rig) else "restore")
+    said = run(rig, text)
+    tries = 1
+    # A server that is still at work locks tables in another order than the restore.
+    while "deadlock detected" in said and tries < _TRIES:
+        said = run(rig, text)
+        tries += 1
+    assert not said, said

@@ -144,6 +144,19 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", "/approvals/{address}/decisions"): _approval(
         access.APPROVE, "/decisions", {"decision": "approve"}
     ),
+    ("GET", "/admin/restore"): _all(access.AUDIT, "/admin/restore"),
+    ("POST", "/admin/restore/resume"): _all(
+        access.ADMINISTER, "/admin/restore/resume", {"all": True}
+    ),
+    ("POST", "/admin/restore/close"): _all(
+        access.ADMINISTER, "/admin/restore/close", {"all": True, "outcome": "deployed"}
+    ),
+    ("POST", "/admin/restore/cancel"): _all(
+        access.ADMINISTER, "/admin/restore/cancel", {"all": True}
+    ),
+    ("POST", "/admin/restore/open"): _all(
+        access.ADMINISTER, "/admin/restore/open", {"force": True} | _WHY
+    ),
     ("GET", "/audit"): Asks(
         access.AUDIT,
         Of.PLACE,

@@ -16,6 +16,7 @@ from manent_server.domain.approval import Rule
 from manent_server.domain.rules import Rules
 from tests.integration.access.conftest import Door
 from tests.integration.access.routes import ROUTES, furnish
+from tests.integration.core.restoring import gone_back, guard, unfence
 from tests.rig.core import Core
 
 RIGHTS: Final = frozenset().union(*access.ROLES.values()) - {access.READ}
@@ -69,9 +70,13 @@ def test_a_deed_is_on_record_and_a_refusal_changes_nothing(
     if name == ("POST", "/deploys/{address:address}/regate"):
         other = Rule("other", quorum=2)
         core.change_environment("staging", rules=Rules(approvals=(other,)))
+    if name[1].startswith("/admin/restore"):
+        assert not guard(core, gone_back(core)).look()
     before = {row["id"] for row in records(core)}
     tables = state(core)
     status, text = door.ask(everywhere("admin"), name[0], f"{PREFIX}{asks.path(place)}", body)
+    if name[1].startswith("/admin/restore"):
+        unfence(core)
     new = [row for row in records(core) if row["id"] not in before]
     if name in REFUSED_HERE:
         assert 400 <= status < 500, text

@@ -290,5 +290,6 @@ def desk(rates: Rates = NO_LIMIT) -> Any:
     server = SimpleNamespace(body_limit=BODY_LIMIT, header_limit=16 * 1024, rates=rates)
     settings = SimpleNamespace(server=server)
     made = SimpleNamespace(settings=lambda: settings, report=dict)
+    made.opened = lambda: made
     made.seen_by = lambda _: made
     return made

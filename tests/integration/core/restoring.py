@@ -54,6 +54,13 @@ def settled(core: Core) -> Remembered:
     return memory
 
 
+def unfence(core: Core) -> None:
+    """Forget that it was fenced, where one database serves many tests."""
+    core.store.watermark.move(epoch=0, number=0)
+    with core.store.write() as tx:
+        installation.update(tx, fenced_at=None, known_epoch=None, known_number=None)
+
+
 def gone_back(core: Core, *, by: int = 50, epochs: int = 0) -> Remembered:
     """What a process remembers of a database that has lost so many records since."""
     memory = settled(core)

@@ -1,0 +1,61 @@
+"""Routes of operators about a restored database: they work while nothing else begins."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from manent_server.api import restore_shapes as shapes
+from manent_server.api.restore_bodies import CloseBody, DropBody, OpenBody, ResumeBody
+from manent_server.api.route import PREFIX, Route, needs
+from manent_server.api.session import Asked, Key
+from manent_server.domain.access import ADMINISTER, AUDIT
+from manent_server.usecases.requests import OpenRequest, RestoreRequest
+
+router = APIRouter(prefix=f"{PREFIX}/admin/restore", route_class=Route, tags=["admin"])
+_NEEDS = needs(ADMINISTER, while_fenced=True)
+
+
+@router.get(
+    "",
+    response_model=shapes.Restore,
+    response_model_exclude_none=True,
+    openapi_extra=needs(AUDIT),
+)
+def listing(asked: Asked) -> Any:
+    """Whether the database went back in time, and what is to become of its live deploys."""
+    return asked.calls.restore(asked.desk, caller=asked.caller)
+
+
+@router.post("/resume", response_model=shapes.Decided, openapi_extra=_NEEDS)
+def resume(body: ResumeBody, asked: Asked, key: Key) -> Any:
+    """Let deploys go on when the database is opened."""
+    return _decide(asked, _request("resume", body), key)
+
+
+@router.post("/close", response_model=shapes.Decided, openapi_extra=_NEEDS)
+def close(body: CloseBody, asked: Asked, key: Key) -> Any:
+    """End deploys that already ran, with the outcome they had."""
+    return _decide(asked, _request("close", body, outcome=body.outcome), key)
+
+
+@router.post("/cancel", response_model=shapes.Decided, openapi_extra=_NEEDS)
+def cancel(body: DropBody, asked: Asked, key: Key) -> Any:
+    """End deploys that are not wanted any more."""
+    return _decide(asked, _request("cancel", body), key)
+
+
+@router.post(
+    "/open", response_model=shapes.Opened, response_model_exclude_none=True, openapi_extra=_NEEDS
+)
+def open_up(body: OpenBody, asked: Asked, key: Key) -> Any:
+    """Let everything begin again: in a new epoch, beyond all that is known of the lost one."""
+    request = OpenRequest(body.force, body.reason)
+    return asked.calls.open_restored(asked.desk, request, caller=asked.caller, key=key)
+
+
+def _request(decision: str, body: ResumeBody, *, outcome: str | None = None) -> RestoreRequest:
+    return RestoreRequest(decision, tuple(body.deploys), body.all, outcome, body.reason)
+
+
+def _decide(asked: Asked, request: RestoreRequest, key: Key) -> Any:
+    return asked.calls.decide_restored(asked.desk, request, caller=asked.caller, key=key)

@@ -1,0 +1,267 @@
+"""Restore: what is to become of the live deploys of a database that went back in time.
+
+Each was waiting or running when the dump was made, and may have ended since on its targets. A
+person says of each whether it may go on, how it ended, or that it is not wanted; then opens.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from manent_server.domain import access
+from manent_server.domain.access import Caller
+from manent_server.domain.deploy import Outcome
+from manent_server.domain.errors import Conflict, Invalid
+from manent_server.domain.inventory import Standing
+from manent_server.engine import closing
+from manent_server.engine.closing import Ending
+from manent_server.store import deploys, installation, records
+from manent_server.store.deploys import Deploy
+from manent_server.store.installation import Installation, Resumed
+from manent_server.store.records import Deed
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import lost, once, reopen, view
+from manent_server.usecases.desk import Desk
+from manent_server.usecases.lost import Story, Told
+from manent_server.usecases.requests import IdempotencyKey, OpenRequest, RestoreRequest
+
+DECIDED: Final = "restore.decided"
+OUTCOMES: Final[Mapping[str, Standing]] = {
+    Outcome.DEPLOYED: Standing.REACHED,
+    Outcome.ROLLED_BACK: Standing.RETURNED,
+    Outcome.FAILED: Standing.TOUCHED,
+    Outcome.ROLLBACK_FAILED: Standing.TOUCHED,
+}
+"""How a deploy that already ran may have ended, and what that says of each of its targets."""
+_SUBJECT: Final = "restore"
+_MOST: Final = 100_000
+_NAMED: Final = 5
+
+
+def listing(desk: Desk, *, caller: Caller) -> dict[str, Any]:
+    """Whether nothing begins and why; every live deploy with what is known of it."""
+    caller.demand(access.AUDIT)
+    with desk.store.read() as tx:
+        row = installation.read(tx)
+        if row is None or not row.is_fenced:
+            return {"fenced": False, "undecided": 0, "items": [], "lost": []}
+        told = lost.read(tx, desk.settings().audit.file, number=row.restored_number or 0)
+        resumed = installation.resumed(tx)
+        live = deploys.live(tx)
+        known = deploys.versions(tx, list(told.deploys))
+    items = [_item(one, resumed.get(one.id), told.deploys.get(one.id)) for one in live]
+    gone = [_gone(name, story) for name, story in told.deploys.items() if name not in known]
+    return {
+        **_fence(row),
+        "record": told.problem or "read",
+        "undecided": sum(item["decision"] is None for item in items),
+        "items": items,
+        "lost": gone,
+    }
+
+
+def _fence(row: Installation) -> dict[str, Any]:
+    first, last = (row.restored_number or 0) + 1, row.known_number or 0
+    return {
+        "fenced": True,
+        "why": row.words,
+        "since": view.instant(row.fenced_at),
+        "by": row.fenced_by,
+        "restored": {"epoch": row.restored_epoch, "audit_number": row.restored_number},
+        "known": {"epoch": row.known_epoch, "audit_number": row.known_number},
+        "missing": {"first": first, "last": last} if last >= first else None,
+    }
+
+
+def _item(row: Deploy, resumed: Resumed | None, story: Story | None) -> dict[str, Any]:
+    decision = "resume" if resumed is not None else None
+    if row.cancel_requested_at is not None:
+        decision = "cancel"
+    return {
+        "id": row.id,
+        "application": row.application,
+        "environment": row.environment,
+        "number": row.number,
+        "version": row.version,
+        "kind": row.kind,
+        "state": row.state,
+        "phase": row.phase,
+        "requested_by": row.requested_by,
+        "requested_at": view.instant(row.requested_at),
+        "decision": decision,
+        "outcome": story.outcome if story else None,
+        "records": story.records if story else [],
+    }
+
+
+def _gone(name: str, story: Story) -> dict[str, Any]:
+    return {
+        "id": name,
+        "application": story.application,
+        "environment": story.environment,
+        "version": story.version,
+        "outcome": story.outcome,
+        "records": story.records,
+    }
+
+
+def decide(
+    desk: Desk, request: RestoreRequest, *, caller: Caller, key: IdempotencyKey | None = None
+) -> dict[str, Any]:
+    """Say of deploys what is to become of them; all or none.
+
+    Raises:
+        Conflict: Nothing is fenced, or one has ended or was cancelled.
+        Invalid: No deploy is named, or no outcome where one is needed.
+    """
+    caller.demand(access.ADMINISTER)
+    act = _act(request)
+    if bool(request.deploys) == request.is_all:
+        raise Invalid("name deploys, or all", next="give ids as admin restore list shows, or --all")
+    done: list[str] = []
+
+    def work(tx: Transaction) -> str:
+        _demand_fenced(installation.lock(tx))
+        if once.remembered(tx, caller, key) is None:
+            done[:] = _decide(tx, desk, request, act, caller)
+            once.remember(tx, caller, key, _SUBJECT)
+        return _SUBJECT
+
+    once.run(desk.store, work)
+    with desk.store.read() as tx:
+        left = len(installation.undecided(tx, limit=_MOST))
+    return {"decision": request.decision, "deploys": done, "undecided": left}
+
+
+_Act = Callable[[Transaction, Deploy, Caller], None]
+
+
+def _act(request: RestoreRequest) -> _Act:
+    if request.decision == "resume":
+        return partial(_resume, reason=request.reason)
+    if request.decision == "cancel":
+        return partial(_cancel, reason=request.reason)
+    if request.outcome is None or request.outcome not in OUTCOMES:
+        raise Invalid(
+            f"{request.outcome} is no outcome of a deploy that already ran",
+            code="outcome_invalid",
+            next=f"one of: {', '.join(OUTCOMES)}",
+        )
+    return partial(_close, outcome=Outcome(request.outcome))
+
+
+def _decide(
+    tx: Transaction, desk: Desk, request: RestoreRequest, act: _Act, caller: Caller
+) -> list[str]:
+    if request.is_all:
+        wanted = sorted(installation.undecided(tx, limit=_MOST))
+    else:
+        found = (desk.deploy_for(tx, name, caller, access.ADMINISTER) for name in request.deploys)
+        wanted = sorted({one.id for one in found})
+    for name in wanted:
+        row = deploys.lock(tx, name)
+        if row is None or not row.is_live:
+            raise Conflict(
+                f"the deploy {name} has ended",
+                code="deploy_ended",
+                next="manent-server admin restore list shows what is live",
+            )
+        act(tx, row, caller)
+        detail = {"decision": request.decision, "reason": request.reason}
+        detail |= {"outcome": request.outcome} if request.decision == "close" else {}
+        place = (row.id, row.application, row.environment)
+        deed = Deed(caller, DECIDED, *place, detail, before=row.standing)
+        records.write_audit(tx, deed, at=tx.now())
+    return wanted
+
+
+def _resume(tx: Transaction, row: Deploy, caller: Caller, *, reason: str | None) -> None:
+    if row.cancel_requested_at is not None:
+        raise Conflict(
+            f"the deploy {row.id} was cancelled",
+            code="deploy_cancelled",
+            next="it ends when the database is opened",
+        )
+    installation.resume(tx, Resumed(row.id, caller.name, tx.now(), reason))
+
+
+def _cancel(tx: Transaction, row: Deploy, caller: Caller, *, reason: str | None) -> None:
+    at = row.cancel_requested_at or tx.now()
+    by = row.cancel_by or caller.name
+    deploys.update(tx, row.id, cancel_requested_at=at, cancel_by=by, cancel_reason=reason)
+    # A rollback that was cut short is never hidden behind the cancel.
+    outcome = Outcome.ROLLBACK_FAILED if closing.is_half_undone(tx, row) else Outcome.CANCELLED
+    closing.close(tx, Ending(row.id, None, outcome, actor=caller, is_on_word=True))
+
+
+def _close(tx: Transaction, row: Deploy, caller: Caller, *, outcome: Outcome) -> None:
+    vouched = OUTCOMES[outcome]
+    error = None
+    if outcome != Outcome.DEPLOYED:
+        words = f"ended {outcome} after the point the database was restored to, says {caller.name}"
+        error = {"code": "restored", "message": words}
+    ending = Ending(
+        row.id, None, outcome, actor=caller, error=error, is_on_word=True, vouched=vouched
+    )
+    closing.close(tx, ending)
+
+
+def _demand_fenced(row: Installation | None) -> Installation:
+    if row is None or not row.is_fenced:
+        raise Conflict(
+            "nothing is fenced: the database has not gone back in time",
+            code="not_fenced",
+            next="manent list shows what runs and waits",
+        )
+    return row
+
+
+def open_up(
+    desk: Desk, request: OpenRequest, *, caller: Caller, key: IdempotencyKey | None = None
+) -> dict[str, Any]:
+    """Take the fence away: every process goes on, with what may go on.
+
+    Raises:
+        Conflict: Nothing is fenced, or something is undecided.
+        Invalid: It is forced without a reason.
+    """
+    caller.demand(access.ADMINISTER)
+    if request.force and not request.reason:
+        raise Invalid("--force wants a reason", next="give --reason TEXT, for the record")
+    answer: dict[str, Any] = {}
+
+    def work(tx: Transaction) -> str:
+        row = installation.lock(tx)
+        if once.remembered(tx, caller, key) is not None:
+            return _SUBJECT
+        answer.update(_open(tx, desk, _demand_fenced(row), request, caller))
+        once.remember(tx, caller, key, _SUBJECT)
+        return _SUBJECT
+
+    once.run(desk.store, work)
+    return {"fenced": False, **answer}
+
+
+def _open(
+    tx: Transaction, desk: Desk, row: Installation, request: OpenRequest, caller: Caller
+) -> dict[str, Any]:
+    left = installation.undecided(tx, limit=_MOST)
+    if left and not request.force:
+        named = ", ".join(left[:_NAMED]) + (" and more" if len(left) > _NAMED else "")
+        raise Conflict(
+            f"{len(left)} deploys are undecided: {named}",
+            code="undecided",
+            next="admin restore resume, close or cancel each; or open --force --reason TEXT",
+        )
+    told: Told = lost.read(tx, desk.settings().audit.file, number=row.restored_number or 0)
+    known = row.known.with_number(told.last)
+    resumed = sorted(installation.resumed(tx))
+    detail = {"forced": request.force, "undecided": left, "resumed": resumed}
+    said = reopen.reopen(tx, row, known, reopen.Words(caller, request.reason, detail))
+    return {
+        "epoch": said["epoch"],
+        "missing": {"first": said["first"], "last": known.number},
+        "goes_on_at": said["last"] + 1,
+        "resumed": resumed,
+        "undecided": left,
+    }
