@@ -12,7 +12,16 @@ from manent_server.domain.marks import Sort
 
 # The record alone knows who gets in, of the configuration, of what was refused and of itself,
 # and of each of the thousands of batches that a prune deletes.
-_UNTOLD: Final = ("token.", "session.", "policy.", "access.", "audit.", "chat.", "retention.", "restore.")
+_UNTOLD: Final = (
+    "token.",
+    "session.",
+    "policy.",
+    "access.",
+    "audit.",
+    "chat.",
+    "retention.",
+    "restore.",
+)
 
 # What happens to notices is on record and in the stream, but the subject of no further notice:
 # two receivers that are gone would tell each other so for ever.
