@@ -4,6 +4,7 @@ import logging
 import secrets
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from manent_server.domain import signature
@@ -27,6 +28,7 @@ from manent_server.usecases.whose import Account
 
 _log = logging.getLogger(__name__)
 _UNKNOWN: Final = "unknown"
+_AWAY: Final = 503
 _DEAF: Final = "cannot listen"
 _DEED: Final = "chat.refused"
 _PATIENCE: Final = timedelta(seconds=2)
@@ -82,7 +84,9 @@ def hear(desk: Desk, ear: Ear, name: str, knock: Knock) -> Reply:
         return act(desk, found.chat, account, found.heard)
     except Unavailable as error:
         words = f"{error.detail}. Press again in a while."
-        return found.chat.answer(found.heard, words, is_done=False)
+        reply = found.chat.answer(found.heard, words, is_done=False)
+        # Who goes by the status is told that it may be sent again; 200 is for those who show words.
+        return reply if reply.status == HTTPStatus.OK else replace(reply, status=_AWAY)
 
 
 @dataclass(frozen=True)

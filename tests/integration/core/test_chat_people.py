@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from manent_server.domain.access import Grant
-from manent_server.domain.errors import NotSignedIn
+from manent_server.domain.errors import NotSignedIn, Unavailable
 from manent_server.settings.values import Access, Person
-from manent_server.usecases import link, tokens, whose
+from manent_server.usecases import hear, link, tokens, whose
 from manent_server.usecases.whose import Account
 from tests.integration.core.approving import ANN, ask, asked, request
 from tests.integration.core.chatting import RULE, Lounge
@@ -111,3 +111,24 @@ def test_who_is_listed_needs_no_link(room: Lounge):
     room.knock("ops", chats.mattermost_press(room.seal(), room.now))
     room.press(room.button(), "U2")
     assert [row["login"] for row in room.core.rows("votes")] == ["alice", "carl"]
+
+
+def test_while_the_database_is_away_each_chat_is_told_in_its_own_way(room: Lounge):
+    """A bridge by the status, so that it sends it again; people by words they alone see."""
+
+    def away(tx: Any) -> None:
+        raise Unavailable("the database does not answer", next="try again")
+
+    desk = room.core.desk.under(away)
+    [told] = room.servers["bridge"].messages.values()
+    said = {key: told["approvals"][0][key] for key in ("approval", "digest")}
+    said |= {"decision": "approve", "user": "bob@example"}
+    knock = chats.generic_knock(said, room.now)
+    reply = hear.hear(desk, room.ear, "bridge", knock)
+    assert (reply.status, (reply.body or {})["ok"]) == (503, False)
+    assert "does not answer" in (reply.body or {})["message"]
+    press = chats.mattermost_press(room.seal(), room.now)
+    reply = hear.hear(desk, room.ear, "ops", press)
+    assert reply.status == 200
+    assert "Press again" in (reply.body or {})["ephemeral_text"]
+    assert room.core.rows("votes") == []
