@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from manent_server.api import problem
 from manent_server.api.signin import SIGNED
 from manent_server.domain.errors import ManentError
-from manent_server.observability.log import fields
+from manent_server.observability.log import bound, fields
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
 
@@ -72,23 +72,23 @@ class Envelope:
             # What answers GET answers HEAD, without the body: probes ask so.
             scope["method"] = "GET"
         scope.setdefault("state", {})["request_id"] = answer.request_id
-        try:
-            await self._guarded(scope, receive, answer)
-        finally:
-            self._report(scope, answer.status, self._clock() - began)
+        with bound(request_id=answer.request_id):
+            try:
+                await self._guarded(scope, receive, answer)
+            finally:
+                self._report(scope, answer.status, self._clock() - began)
 
     async def _guarded(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         try:
             await self._app(scope, receive, answer.send)
         except ClientDisconnect:
-            _log.debug("client went away", extra=fields(request_id=answer.request_id))
+            _log.debug("client went away")
         except ManentError as error:
             await self._refuse(problem.from_error(error), scope, receive, answer)
         except problem.HttpRefusal as error:
             await self._refuse(error.problem, scope, receive, answer)
         except Exception:  # noqa: BLE001 - the last resort: nothing of it may reach the caller
-            named = fields(request_id=answer.request_id, path=scope["path"])
-            _log.exception("unexpected error", extra=named)
+            _log.exception("unexpected error", extra=fields(path=scope["path"]))
             await self._refuse(problem.unexpected(), scope, receive, answer)
 
     async def _refuse(
@@ -115,7 +115,6 @@ class Envelope:
             status=status,
             milliseconds=round(seconds * 1000, 1),
             client=(scope.get("client") or ("",))[0],
-            request_id=scope["state"]["request_id"],
             **_named(caller),
         )
         write("request", extra=named)

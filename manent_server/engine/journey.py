@@ -15,9 +15,9 @@ from manent_server.engine.control import Control, Watch
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.passage import Passage
 from manent_server.engine.prelude import Claim, Start, Verdict, begin
-from manent_server.engine.run import Asked, GivenBack, Parked, Run
+from manent_server.engine.run import Asked, GivenBack, Parked, Run, wake
 from manent_server.engine.shop import Shop, Unwound
-from manent_server.engine.stepper import wake
+from manent_server.observability import log
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
@@ -60,14 +60,19 @@ class Journey:
         Raises:
             Unwound: The run ended without an outcome; the engine records nothing.
         """
-        try:
-            start = self._begin(deploy, number)
-            if start.verdict != Verdict.RUN or start.deploy is None:
-                _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
-                return
+        with log.bound(deploy=deploy, dispatch=number):
+            try:
+                self._start(deploy, number)
+            finally:
+                self._trials.leave(deploy, number)
+
+    def _start(self, deploy: str, number: int) -> None:
+        start = self._begin(deploy, number)
+        if start.verdict != Verdict.RUN or start.deploy is None:
+            _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
+            return
+        with log.bound(epoch=start.deploy.epoch):
             self._run(start.deploy, is_trial=start.is_trial)
-        finally:
-            self._trials.leave(deploy, number)
 
     def _begin(self, deploy: str, number: int) -> Start:
         shop = self._shop

@@ -7,7 +7,9 @@ when their attempt ends, so that head and tail of a flood stay and the gap is na
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextvars import copy_context
 from datetime import timedelta
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -52,7 +54,9 @@ class Logbook:
         self._is_stale = False
         self._wake = threading.Event()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name=f"log {deploy.id}", daemon=True)
+        # What it says in the log of the process is about this deploy too.
+        loop = partial(copy_context().run, self._loop)
+        self._thread = threading.Thread(target=loop, name=f"log {deploy.id}", daemon=True)
         self._thread.start()
 
     def write(self, origin: Origin, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -117,7 +118,7 @@ class Passage:
         width = min(self._run.order.limits.max_parallel, len(visits))
         name = f"wave {self._run.deploy.id}"
         with ThreadPoolExecutor(max_workers=width, thread_name_prefix=name) as pool:
-            futures = [pool.submit(work_on, visit) for visit in visits]
+            futures = [pool.submit(copy_context().run, work_on, visit) for visit in visits]
             wait(futures, return_when=FIRST_EXCEPTION)
         _raise_first(futures)
 

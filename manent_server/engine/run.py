@@ -16,7 +16,7 @@ from manent_server.engine.control import Control
 from manent_server.engine.handout import is_current
 from manent_server.engine.logbook import Logbook
 from manent_server.engine.shop import Shop, Unwound
-from manent_server.store import deploys, work
+from manent_server.store import deploys, records, work
 from manent_server.store.deploys import Deploy
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Transaction
@@ -142,3 +142,14 @@ class Run:
             return self.shop.store.repeat(change, stop=stop)
         finally:
             self.forget()
+
+
+def wake(tx: Transaction, run: Run, parked: Parked) -> None:
+    """Let go of a deploy that waits: its slot stays, a wake row goes on with it."""
+    row = deploys.lock(tx, run.deploy.id)
+    if row is None or row.epoch != run.deploy.epoch or not row.is_live:
+        return
+    deploys.update(tx, row.id, executor=None, incarnation=None)
+    # A cancel that came just now finds nobody to tell: it is looked at without the wait.
+    at = tx.now() if row.cancel_requested_at is not None else parked.at
+    records.wake(tx, row.id, at, parked.reason)

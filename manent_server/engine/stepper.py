@@ -27,9 +27,10 @@ from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finis
 from manent_server.engine.listener import Listener
 from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
 from manent_server.engine.shop import Unwound
+from manent_server.observability import log
 from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
-from manent_server.store import aftermath, deploys, records, work
+from manent_server.store import aftermath, deploys, work
 from manent_server.store.repeat import never
 from manent_server.store.transaction import Transaction
 from manent_server.store.work import StepRow
@@ -71,6 +72,10 @@ class Stepper:
 
     def perform(self) -> Outcome:
         """The step's outcome, stored or new."""
+        with log.bound(step=self._step.name):
+            return self._perform()
+
+    def _perform(self) -> Outcome:
         since = time.monotonic()
         while True:
             self._run.check()
@@ -273,17 +278,24 @@ class Stepper:
         if handed.refusal is not None:
             return handed
         try:
-            began = time.monotonic()
-            end = self._act(errand, context, handed)
-            took = time.monotonic() - began
-            run.shop.metrics.hook(errand.plugin, errand.step.hook, seconds=took)
-            self._record(errand, end, handed.attempt)
+            with log.bound(attempt=handed.attempt):
+                self._attempt(errand, context, handed)
         except BaseException:
             # Its end may not be recorded, and this run is over. A lease ends by itself.
             if errand.lease is None:
                 run.shop.leftovers.add(errand)
             raise
         return None
+
+    def _attempt(self, errand: Errand, context: dict[str, Any] | None, handed: HandOut) -> None:
+        """An attempt that was handed out, up to its recorded end."""
+        began = time.monotonic()
+        end = self._act(errand, context, handed)
+        took = time.monotonic() - began
+        hook = errand.step.hook
+        self._run.shop.metrics.hook(errand.plugin, hook, seconds=took)
+        _log.info("%s ended after %.1f s: %s", hook, took, end.result)
+        self._record(errand, end, handed.attempt)
 
     def _act(self, errand: Errand, context: dict[str, Any] | None, handed: HandOut) -> HookEnd:
         """Run the hook of an attempt that was handed out; whatever happens, it has an end."""
@@ -376,14 +388,3 @@ class Stepper:
 def _observed(end: HookEnd, version: str) -> str:
     found = {True: "is in place", False: "is not in place", None: "may or may not be in place"}
     return f"observed after an interruption: {version} {found[effects.in_place(end.outputs)]}"
-
-
-def wake(tx: Transaction, run: Run, parked: Parked) -> None:
-    """Let go of a deploy that waits: its slot stays, a wake row goes on with it."""
-    row = deploys.lock(tx, run.deploy.id)
-    if row is None or row.epoch != run.deploy.epoch or not row.is_live:
-        return
-    deploys.update(tx, row.id, executor=None, incarnation=None)
-    # A cancel that came just now finds nobody to tell: it is looked at without the wait.
-    at = tx.now() if row.cancel_requested_at is not None else parked.at
-    records.wake(tx, row.id, at, parked.reason)

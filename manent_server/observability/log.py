@@ -1,14 +1,18 @@
 """The log of a process: the standard library's, in one shape, everything redacted at the end.
 
-Fields of a record are given as `extra=fields(name=value)`.
+Fields of a record are given as `extra=fields(name=value)`, those of all records of a piece of work
+by `with bound(name=value)`.
 """
 
 import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final, TextIO
 
 from manent_server.observability.flood import FloodFilter
@@ -22,6 +26,7 @@ _QUIETER = ("uvicorn", "dbos", "sqlalchemy", "alembic", "asyncio", "httpx2", "ht
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LINE_BREAKS = re.compile(r"[\n\t]")
 _FIELDS: Final = "manent_fields"
+_bound: ContextVar[Mapping[str, Any]] = ContextVar("manent_bound", default=MappingProxyType({}))
 _COLORS: Final = {"debug": 2, "info": 32, "warning": 33, "error": 31, "critical": 31}
 
 
@@ -61,6 +66,19 @@ def fields(**named: Any) -> Mapping[str, Any]:
     return {_FIELDS: named}
 
 
+@contextmanager
+def bound(**named: Any) -> Iterator[None]:
+    """Within it every record of this thread has these fields besides its own.
+
+    What starts another thread hands them on by `contextvars.copy_context().run`.
+    """
+    token = _bound.set({**_bound.get(), **named})
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
 class _Formatter(logging.Formatter):
     """One record as one line: gathered, made plain, redacted, then shown."""
 
@@ -72,6 +90,7 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         event = {
+            **_bound.get(),
             **getattr(record, _FIELDS, {}),
             "event": record.getMessage(),
             "level": record.levelname.lower(),

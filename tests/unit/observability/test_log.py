@@ -1,8 +1,10 @@
 """What a process logs: one shape, every record redacted, no line forged."""
 
+import contextvars
 import io
 import json
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -114,3 +116,36 @@ def test_the_engine_writes_no_flood_during_an_outage() -> None:
 
     assert len(out.getvalue().splitlines()) == 6
     assert "hunter22" not in out.getvalue()
+
+
+def test_what_is_bound_stands_in_every_record_until_its_end() -> None:
+    out = configured("json")
+    told = logging.getLogger("manent.test")
+
+    with log.bound(deploy="d1", epoch=7):
+        with log.bound(step="deploy:web"):
+            told.info("one", extra=log.fields(attempt=2))
+            thread = threading.Thread(
+                target=contextvars.copy_context().run, args=(told.info, "two")
+            )
+            thread.start()
+            thread.join()
+        told.info("three")
+    told.info("four")
+
+    one, two, three, four = (json.loads(line) for line in out.getvalue().splitlines())
+    known = {"deploy": "d1", "epoch": 7, "step": "deploy:web"}
+    assert one.items() >= {**known, "attempt": 2}.items()
+    assert two.items() >= known.items()
+    assert three["deploy"] == "d1"
+    assert "step" not in three
+    assert "deploy" not in four
+
+
+def test_what_is_bound_is_redacted_too() -> None:
+    out = configured("json", "hunter2222")
+
+    with log.bound(request_id="hunter2222"):
+        logging.getLogger("manent.test").info("x")
+
+    assert "hunter2222" not in out.getvalue()
