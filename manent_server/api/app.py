@@ -42,6 +42,7 @@ from manent_server.api.witness import Witness
 from manent_server.domain.errors import NotFound
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
+from manent_server.observability.trace import Tracer
 
 ROUTERS = (
     deploys.router,
@@ -131,6 +132,7 @@ def _bare(
     app.state.desk = desk
     app.state.calls = calls or Calls()
     app.state.metrics = metrics or Metrics()
+    app.state.tracer = Tracer()  # another is given by whoever serves it
     app.state.closing = threading.Event()
     app.state.probing = anyio.CapacityLimiter(2)
     app.state.asking = anyio.CapacityLimiter(8)

@@ -5,6 +5,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from manent_server.domain.errors import ManentError
 from manent_server.observability.log import bound, fields
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
+from manent_server.observability.trace import Note, Tracer
 
 _log = logging.getLogger("manent.api")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -72,10 +74,11 @@ class Envelope:
             # What answers GET answers HEAD, without the body: probes ask so.
             scope["method"] = "GET"
         scope.setdefault("state", {})["request_id"] = answer.request_id
-        with bound(request_id=answer.request_id):
+        with bound(request_id=answer.request_id), _span(scope, answer.request_id) as note:
             try:
                 await self._guarded(scope, receive, answer)
             finally:
+                note(name=f"{scope['method']} {_route(scope)}", status=answer.status)
                 self._report(scope, answer.status, self._clock() - began)
 
     async def _guarded(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
@@ -105,8 +108,7 @@ class Envelope:
         await response(scope, receive, answer.send)
 
     def _report(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path_format", "unmatched")
-        self._metrics.http_request(scope["method"], route, status, seconds=seconds)
+        self._metrics.http_request(scope["method"], _route(scope), status, seconds=seconds)
         caller = scope["state"].get("caller")
         write = _log.debug if scope["path"] in _QUIET else _log.info
         named = fields(
@@ -140,6 +142,18 @@ class _Answer:
         elif self.is_bare and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
+
+
+def _span(scope: Scope, request_id: str) -> AbstractContextManager[Note]:
+    """The request in the trace of its caller; what only looks at the process is in none."""
+    tracer: Tracer = Tracer() if scope["path"] in _QUIET else scope["app"].state.tracer
+    parent = Headers(scope=scope).get("traceparent")
+    return tracer.span(scope["method"], parent=parent, request_id=request_id)
+
+
+def _route(scope: Scope) -> str:
+    found: str = getattr(scope.get("route"), "path_format", "unmatched")
+    return found
 
 
 def _request_id(scope: Scope) -> str:

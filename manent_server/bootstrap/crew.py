@@ -129,6 +129,7 @@ def _shop(house: House, identity: Identity, runner: Runner, workdir: Path) -> Sh
         admit=house.admission,
         lifeline=Lifeline(),
         max_recoveries=settings.recovery.max_recoveries,
+        tracer=house.tracer,
         lease=liveness.attempt_lease(settings.recovery.auto_recover_after),
     )
 

@@ -11,9 +11,10 @@ from manent_server.domain.errors import ConfigurationError, ManentError, Unavail
 from manent_server.domain.secret import Secret, names_a_secret
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.version import build
-from manent_server.observability import log
+from manent_server.observability import log, trace
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import MIN_LENGTH, Redactor
+from manent_server.observability.trace import Tracer
 from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
 from manent_server.settings import Settings, fill
@@ -94,6 +95,7 @@ class House:
     admission: Admission
     redactor: Redactor
     metrics: Metrics
+    tracer: Tracer
 
     @property
     def secrets(self) -> Secrets:
@@ -182,6 +184,7 @@ def open_house(path: Path, environ: Mapping[str, str]) -> House:
         admission=Admission(store, dispatcher, stale_after=stale_after),
         redactor=redactor,
         metrics=Metrics(),
+        tracer=trace.tracer(environ),
     )
 
 

@@ -92,6 +92,7 @@ class Service:
                 redactor=house.redactor,
                 workflow_version=WORKFLOW_VERSION,
             )
+            made.state.tracer = house.tracer
             made.state.refusals = self._refusals
             made.state.ear = crews.ear(house)
             front = Front(
@@ -194,5 +195,6 @@ class Service:
         for couriers in self._couriers:
             couriers.join()
         self._tally.stop()
+        self._house.tracer.close()
         fold(self._house.engines)
         return RESTART_ME if self._switches.is_lost else code

@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from manent_server.domain import order as orders
@@ -18,6 +19,8 @@ from manent_server.engine.prelude import Claim, Start, Verdict, begin
 from manent_server.engine.run import Asked, GivenBack, Parked, Run, wake
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.observability import log
+from manent_server.observability.trace import Note
+from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
@@ -71,8 +74,26 @@ class Journey:
         if start.verdict != Verdict.RUN or start.deploy is None:
             _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
             return
-        with log.bound(epoch=start.deploy.epoch):
+        with log.bound(epoch=start.deploy.epoch), self._span(start.deploy):
             self._run(start.deploy, is_trial=start.is_trial)
+
+    def _span(self, deploy: Deploy) -> AbstractContextManager[Note]:
+        """This dispatch in the trace of the request that asked for the deploy."""
+        shop = self._shop
+        if not shop.tracer.is_on:
+            return shop.tracer.span("deploy")
+        parent = shop.store.consult(
+            lambda tx: deploys.trace(tx, deploy.id), stop=shop.lifeline.is_cut
+        )
+        return shop.tracer.span(
+            "deploy",
+            parent=parent,
+            deploy=deploy.id,
+            application=deploy.application,
+            environment=deploy.environment,
+            version=deploy.version,
+            epoch=deploy.epoch,
+        )
 
     def _begin(self, deploy: str, number: int) -> Start:
         shop = self._shop

@@ -11,6 +11,7 @@ from manent_server.engine.identity import Identity
 from manent_server.engine.leftover import Leftovers
 from manent_server.observability.metrics import Metrics
 from manent_server.observability.redaction import Redactor
+from manent_server.observability.trace import Tracer
 from manent_server.plugins.host import Host
 from manent_server.plugins.protocol import boottime
 from manent_server.plugins.runner import Runner
@@ -86,4 +87,5 @@ class Shop:
     lifeline: Lifeline
     max_recoveries: int
     lease: timedelta | None = None
+    tracer: Tracer = field(default_factory=Tracer)
     leftovers: Leftovers = field(default_factory=Leftovers)

@@ -27,7 +27,7 @@ from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finis
 from manent_server.engine.listener import Listener
 from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
 from manent_server.engine.shop import Unwound
-from manent_server.observability import log
+from manent_server.observability import log, trace
 from manent_server.plugins.runner import HookCall, HookEnd
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import aftermath, deploys, work
@@ -289,10 +289,13 @@ class Stepper:
 
     def _attempt(self, errand: Errand, context: dict[str, Any] | None, handed: HandOut) -> None:
         """An attempt that was handed out, up to its recorded end."""
-        began = time.monotonic()
-        end = self._act(errand, context, handed)
-        took = time.monotonic() - began
         hook = errand.step.hook
+        began = time.monotonic()
+        said: dict[str, Any] = {"step": self._step.name, "attempt": handed.attempt, "hook": hook}
+        with self._run.shop.tracer.span(self._step.name, **said) as note:
+            end = self._act(errand, context, handed)
+            note(result=end.result)
+        took = time.monotonic() - began
         self._run.shop.metrics.hook(errand.plugin, hook, seconds=took)
         _log.info("%s ended after %.1f s: %s", hook, took, end.result)
         self._record(errand, end, handed.attempt)
@@ -307,7 +310,9 @@ class Stepper:
         except OSError as error:
             words = f"no working folder: {error.strerror}"
             return HookEnd(result="not_started", error={"code": "workdir", "message": words})
-        told = {"attempt": handed.attempt, "checkpoint": handed.checkpoint}
+        told: dict[str, Any] = {"attempt": handed.attempt, "checkpoint": handed.checkpoint}
+        if (place := trace.current()) is not None:
+            told["traceparent"] = place
         try:
             return self._call(errand, context | told | {"workdir": str(workdir)}, handed)
         except Exception as error:  # noqa: BLE001 - logged whole; the attempt must have an end

@@ -185,6 +185,7 @@ def context_of(
         folder=folder,
         log=Log(channel),
         channel=channel,
+        traceparent=values.get("traceparent"),
     )
 
 

@@ -106,6 +106,8 @@ class Context:
         workdir: A directory of this attempt alone; also the current directory.
         folder: The folder the server was started in, where relative paths of options begin.
         log: Where to say what happens.
+        traceparent: This attempt's place in a trace, as the header of that name; None if there
+            is no trace.
     """
 
     deploy: str
@@ -130,6 +132,7 @@ class Context:
     folder: Path
     log: Log
     channel: Channel
+    traceparent: str | None = None
 
     def heartbeat(self, checkpoint: Any = None, progress: Any = None) -> None:
         """Report progress, and a checkpoint the next attempt would be given.

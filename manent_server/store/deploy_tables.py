@@ -86,6 +86,8 @@ def _asked(name: Naming) -> list[sa.schema.SchemaItem]:
         count("ticket", null=True),
         # When its last gate opened.
         at("queued_at"),
+        # The `traceparent` of the request that asked for it; NULL while nothing is traced.
+        text("trace", null=True),
         at("not_before"),
         at("not_after"),
         json("override"),

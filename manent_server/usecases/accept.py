@@ -16,6 +16,7 @@ from manent_server.domain.gates import Asked, ClosedGate, Facts, Judgement
 from manent_server.domain.order import ArtifactOrder, Limits, Order, Retry
 from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import Rules
+from manent_server.observability import trace
 from manent_server.settings.values import Application, Environment
 from manent_server.store import deploys, facts, queue, records, succession
 from manent_server.store.records import Deed
@@ -254,6 +255,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
             "sequence": draft.sequence,
             "ticket": None if closed else queue.next_ticket(tx, environment),
             "queued_at": None if closed else at,
+            "trace": trace.current(),
             "not_before": draft.not_before,
             "not_after": draft.not_after,
             "override": list(draft.override),

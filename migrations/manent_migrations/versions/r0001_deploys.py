@@ -167,6 +167,7 @@ def _request(name: Naming) -> list[sa.Column[Any]]:
         count("sequence", null=True),
         count("ticket", null=True),
         at("queued_at"),
+        text("trace", null=True),
         at("not_before"),
         at("not_after"),
         json("override"),

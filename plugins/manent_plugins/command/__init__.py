@@ -114,7 +114,8 @@ def _environment(context: Context) -> dict[str, str]:
         for name, value in os.environ.items()  # noqa: TID251 - a hook's own, handed on
         if not name.startswith("MANENT_PROTOCOL_")
     }
-    return {**inherited, **context.options.environment, **_values(context)}
+    traced = {"TRACEPARENT": context.traceparent} if context.traceparent else {}
+    return {**inherited, **traced, **context.options.environment, **_values(context)}
 
 
 def _values(context: Context) -> dict[str, str]:
