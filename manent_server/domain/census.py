@@ -40,6 +40,7 @@ class Census:
         marks: Marks in force, by sort and whether manent set them.
         leases: Of loops.
         configurations: How many different digests live workers run with.
+        is_fenced: Whether a database that went back in time waits for a person.
         tallies: What deploys have added up to.
     """
 
@@ -50,6 +51,7 @@ class Census:
     marks: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     leases: Sequence[Tenancy] = ()
     configurations: int = 0
+    is_fenced: bool = False
     tallies: Mapping[Key, int] = field(default_factory=dict)
 
     def since(self, instant: datetime | None) -> float:

@@ -119,7 +119,14 @@ CONFIGURATIONS = Metric(
     (),
     "Different configurations that all live workers run with; more than 1 is to pass soon.",
 )
+FENCED = Metric(
+    "manent_fenced",
+    "gauge",
+    (),
+    "1 while all processes begin nothing because the database went back in time, else 0.",
+)
 CENSUS = (
+    FENCED,
     DEPLOYS_ENDED,
     DEPLOY_SECONDS,
     GATE_SECONDS,
@@ -248,3 +255,4 @@ def _leases(census: Census) -> Iterator[Family]:
         token.add_metric([lease.name], lease.token)
         unheld.add_metric([lease.name], census.since(lease.until))
     yield from (held, token, unheld, _one(CONFIGURATIONS, census.configurations))
+    yield _one(FENCED, int(census.is_fenced))

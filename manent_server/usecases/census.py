@@ -8,7 +8,8 @@ from manent_server.domain.liveness import is_lost
 from manent_server.observability.audit_metrics import AuditStanding
 from manent_server.observability.metrics import ExecutorBeat, SinkStanding
 from manent_server.store import census as rows
-from manent_server.store import tallies, workers
+from manent_server.store import installation, tallies, workers
+from manent_server.store.transaction import Transaction
 from manent_server.usecases import receivers, sinks
 from manent_server.usecases.desk import Desk
 
@@ -59,10 +60,16 @@ def _take(desk: Desk) -> tuple[list[ExecutorBeat], Census]:
             marks=rows.marks(tx, at=at),
             leases=[lease for lease in rows.leases(tx) if _is_wanted(desk, lease)],
             configurations=len({one.configuration for one in crew if one.id in up}),
+            is_fenced=_is_fenced(tx),
             tallies=tallies.everything(tx),
         )
     beats = [ExecutorBeat(one.id, one.id in up, one.heartbeat_at) for one in crew]
     return beats, census
+
+
+def _is_fenced(tx: Transaction) -> bool:
+    row = installation.read(tx)
+    return row is not None and row.is_fenced
 
 
 def _is_wanted(desk: Desk, lease: Tenancy) -> bool:

@@ -28,6 +28,7 @@ HOMES: dict[str, list[str] | None] = {
     "httpcore2": ["manent_server.observability"],
     "httpx2": ["manent_cli", "manent_server.observability", "manent_server.sources"],
     "joserfc": ["manent_server.sources"],
+    "opentelemetry": ["manent_server.observability"],
     "pluggy": ["manent_server.plugins", "manent_server.sdk"],
     "prometheus_client": ["manent_server.observability"],
     "psycopg": ["manent_server.store", "manent_server.engine"],

@@ -16,6 +16,7 @@ from manent_server.retention import prune as pruning
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import census, mark, publish
 from manent_server.usecases.requests import MarkRequest, PruneRequest
+from tests.integration.core.restoring import gone_back, guard, unfence
 from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, Core
 
@@ -114,6 +115,15 @@ def test_what_stands_in_the_way_is_shown(core: Core) -> None:
     assert found["manent_lease_token lease=wake"] == 7
     assert found["manent_lease_unheld_seconds lease=wake"] >= 3600
     assert not [name for name in found if "rest" in name or "outbox:gone" in name]
+
+
+def test_a_fence_shows(core: Core) -> None:
+    memory = gone_back(core)
+    assert seen(core)["manent_fenced"] == 0
+    guard(core, memory).look()
+
+    assert seen(core)["manent_fenced"] == 1
+    unfence(core)
 
 
 def test_ten_thousand_deploys_are_few_series_and_read_at_once(core: Core) -> None:
