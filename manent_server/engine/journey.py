@@ -20,7 +20,7 @@ from manent_server.engine.run import Asked, GivenBack, Parked, Run, wake
 from manent_server.engine.shop import Shop, Unwound
 from manent_server.observability import log
 from manent_server.observability.trace import Note
-from manent_server.store import deploys
+from manent_server.store import traces
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 
@@ -83,7 +83,7 @@ class Journey:
         if not shop.tracer.is_on:
             return shop.tracer.span("deploy")
         parent = shop.store.consult(
-            lambda tx: deploys.trace(tx, deploy.id), stop=shop.lifeline.is_cut
+            lambda tx: traces.of_deploy(tx, deploy.id), stop=shop.lifeline.is_cut
         )
         return shop.tracer.span(
             "deploy",

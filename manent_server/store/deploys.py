@@ -228,13 +228,6 @@ def _one(
     return of(row) if row else None
 
 
-def trace(tx: Transaction, deploy: str) -> str | None:
-    """Where in a trace the request for a deploy stands; None if it was not traced."""
-    d = tx.tables.deploys
-    found: str | None = tx.connection.execute(sa.select(d.c.trace).where(d.c.id == deploy)).scalar()
-    return found
-
-
 def update(tx: Transaction, deploy: str, **values: Any) -> None:
     """Change a live deploy; a row that has ended is never changed.
 
