@@ -77,10 +77,10 @@ def tracer(environ: Mapping[str, str]) -> Tracer:
         return Tracer()
     try:
         # Half a second to load: only where it is asked for.
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra
             OTLPSpanExporter,
         )
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
     except ImportError:
         _log.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set but manent[otel] is not installed")
         return Tracer()
