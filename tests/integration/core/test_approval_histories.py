@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from manent_server.domain.approval import Rule
 from manent_server.domain.errors import ManentError
 from manent_server.settings import ArtifactSource, Settings
-from manent_server.usecases import decide, wake
-from manent_server.usecases.requests import Decision
+from manent_server.usecases import decide, tokens, wake
+from manent_server.usecases.requests import Decision, TokenRequest
 from tests.integration.core.approving import (
     ANN,
     ask,
@@ -30,7 +30,7 @@ from tests.integration.core.approving import (
 )
 from tests.integration.core.crew import Hand
 from tests.rig import core as cores
-from tests.rig.core import Core
+from tests.rig.core import ADMIN, Core
 
 PEOPLE = ("ann", "bob", "eve", "joe")
 who = st.sampled_from(PEOPLE)
@@ -41,6 +41,7 @@ STEPS = st.one_of(
     st.tuples(st.just("vote"), who, st.just("reject")),
     st.tuples(st.just("publish")),
     st.tuples(st.just("leave"), who),
+    st.tuples(st.just("revoke"), who),
     st.tuples(st.just("start")),
 )
 
@@ -55,7 +56,8 @@ class World:
     content: int = 0
     members: set[str] = field(default_factory=lambda: set(PEOPLE))
     barred: dict[str, set[str]] = field(default_factory=dict)
-    said: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
+    said: dict[str, list[tuple[str, str, int, str]]] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
     votes: list[dict[str, Any]] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -64,6 +66,8 @@ class World:
         ask(self.core, Rule("release", quorum=2, members=("sre",)))
         self._write_people()
         self.publish()
+        for name in PEOPLE:
+            self._sign_in(name)
 
     def _write_people(self) -> None:
         groups = {name: ["sre"] if name in self.members else [] for name in PEOPLE}
@@ -79,6 +83,15 @@ class World:
     def leave(self, name: str) -> None:
         self.members.discard(name)
         self._write_people()
+
+    def _sign_in(self, name: str) -> None:
+        request = TokenRequest(name, "approver", kind="person")
+        self.tokens[name] = tokens.create(self.core.desk, request, caller=ADMIN)["id"]
+
+    def revoke(self, name: str) -> None:
+        """Their token is revoked, and they have another one."""
+        tokens.revoke(self.core.desk, self.tokens[name], caller=ADMIN)
+        self._sign_in(name)
 
     def ask(self, by: str, authors: set[str]) -> None:
         caller = ANN if by == "ann" else program("ci", acts_for="bob")
@@ -97,7 +110,9 @@ class World:
     def vote(self, name: str, decision: str, channel: str = "cli") -> None:
         for deploy in self.said:
             for one in asked(self.core, deploy):
-                caller = person(name, *(["sre"] if name in self.members else []), channel=channel)
+                groups = ["sre"] if name in self.members else []
+                session = self.tokens[name]
+                caller = person(name, *groups, channel=channel, session=session)
                 # The content that is asked about is the one it was last resolved with.
                 about = self.core.deploy(deploy).resolved["content"]["artifacts"]["web"]["sha256"]
                 try:
@@ -106,7 +121,7 @@ class World:
                 except ManentError:
                     continue
                 if answer["message"] == "recorded":
-                    self.said[deploy].append((name, decision, about))
+                    self.said[deploy].append((name, decision, about, session))
 
     def start(self) -> None:
         for deploy in self.said:
@@ -135,10 +150,14 @@ class World:
                 self.approved(deploy, row.prepared["artifacts"]["web"]["sha256"])
 
     def approved(self, deploy: str, brought: str) -> None:
-        agreed = {n for n, decision, about in self.said[deploy] if about == brought}
+        agreed = {
+            name
+            for name, decision, about, session in self.said[deploy]
+            if about == brought and session == self.tokens[name]
+        }
         counting = (agreed & self.members) - self.barred[deploy]
         assert len(counting) >= 2, (deploy, self.said[deploy], self.barred[deploy])
-        assert not any(decision == "reject" for _, decision, _ in self.said[deploy])
+        assert not any(one[1] == "reject" for one in self.said[deploy])
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +207,7 @@ def test_a_history_in_which_all_goes_well_starts(
 @example(steps=[("approve", ["bob", "bob"]), ("start",)])
 @example(steps=[("approve", ["bob", "eve"]), ("publish",), ("start",)])
 @example(steps=[("approve", ["bob", "eve"]), ("leave", "eve"), ("start",)])
+@example(steps=[("approve", ["bob", "eve"]), ("revoke", "eve"), ("start",)])
 @example(steps=[("approve", ["bob"]), ("vote", "eve", "reject"), ("approve", ["joe"]), ("start",)])
 @effort(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(steps=st.lists(STEPS, min_size=9, max_size=12))
