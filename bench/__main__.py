@@ -2,7 +2,7 @@
 
 `python -m bench --quick` measures little, to see that it works; `--only NAME` (more than once)
 measures some: deploys, throughput, hook, lines, start, idle, waiting, restart,
-audit, takeover, pending, list, prune.
+audit, audited, takeover, pending, list, prune.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 from bench import (
     audit,
+    audited,
     deploys,
     history,
     hooks,
@@ -51,6 +52,7 @@ PARTS: Mapping[str, Part] = {
     "waiting": lambda ours, _, __, size: waiting.for_approval(ours, size),
     "restart": lambda ours, _, __, size: restart.of_a_killed_worker(ours, size),
     "pending": lambda _, __, folder, size: takeover.of_many_deploys(folder / "p", _DURABLE, size),
+    "audited": lambda _, __, folder, size: audited.beside_none(folder / "w", _DURABLE, size),
     "audit": lambda _, __, folder, size: audit.checked_and_written(folder / "a", _DURABLE, size),
     "list": lambda _, __, folder, size: listing.of_a_long_history(folder / "l", _DURABLE, size),
     "prune": lambda ours, _, folder, size: [

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from bench.configuration import PLACES, configuration
 from bench.history import Mark
 from tests.rig.ports import free_port
 from tests.rig.process import Process, until
-from tests.rig.serve import BIN, Rig, path_environment
+from tests.rig.serve import BIN, Config, Rig, path_environment
 
 PLUGIN = Path(__file__).parent / "plugin"
 _ROOT = Path(__file__).parents[1]
@@ -100,11 +100,20 @@ class _Rows:
 class Ours:
     """manent as a user runs it: one `serve` with its defaults, and the no-op plugin."""
 
-    def __init__(self, folder: Path, url: str, *, lines: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        *,
+        lines: int,
+        config: Config | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir()
         self._marks = folder / "marks"
-        config = configuration(self._marks, lines=lines)
-        self.rig = Rig(folder, url, config, environ={"PYTHONPATH": str(PLUGIN)})
+        whole = configuration(self._marks, lines=lines) | dict(config or {})
+        environ = {"PYTHONPATH": str(PLUGIN), **(environ or {})}
+        self.rig = Rig(folder, url, whole, environ=environ)
         self.rig.prepare()
         self.rig.start()
         self.rows = _Rows(url)
