@@ -45,13 +45,16 @@ class Prompt(Generic[T]):
             NotInTime: There is none.
         """
         with self._changed:
+            has_come = False
             if not self._is_new(self._failed_at):
                 self._begin()
+                was_asking = self._asking
                 self._changed.wait_for(lambda: not self._asking, self._patience)
+                has_come = was_asking and not self._asking and self._failed_at is None
             if self._asking and not self._is_new(self._answered_at):
                 # Others who want the same now need not wait too.
                 self._failed_at = time.monotonic()
-            if self._answer is None or not self._is_new(self._answered_at):
+            if self._answer is None or not (has_come or self._is_new(self._answered_at)):
                 raise NotInTime
             return self._answer
 
