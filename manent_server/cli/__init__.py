@@ -1,4 +1,4 @@
-"""`manent-server`: serve, init, check, migrate, token, audit, admin.
+"""`manent-server`: serve, init, check, migrate, doctor, token, audit, admin.
 
 Each command imports what it needs when it runs: the server's libraries take a second to load,
 and most commands need few of them.
@@ -211,3 +211,21 @@ def migrate_command(
 
     patience = errands.lasting(wait, option="--wait", such_as="10m")
     errands.bring_up_to_date(_path(config), os.environ, patience=patience)  # noqa: TID251 - the door
+
+
+@app.command()
+def doctor(
+    config: Config = None,
+    *,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORM", help="table or json.")
+    ] = "table",
+) -> None:
+    """Check this installation and change nothing: what is wrong, and what to do about it.
+
+    Exit code 1 if a check failed, 0 if none did, also with warnings.
+    """
+    from manent_server.cli.doctoring import examine
+
+    if not examine(_path(config), os.environ, form=output):  # noqa: TID251 - the door
+        raise typer.Exit(1)

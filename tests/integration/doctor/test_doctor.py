@@ -1,0 +1,124 @@
+"""`doctor` on this machine: folders, disks, hook processes, and the command itself."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from manent_server import settings as configuration
+from manent_server.bootstrap import doctor
+from manent_server.bootstrap.doctor import Check
+from manent_server.cli import doctoring
+from manent_server.domain import checkup
+from manent_server.domain.checkup import Finding, Level
+from manent_server.domain.errors import ConfigurationError, Unavailable
+from manent_server.plugins.nursery import NoGuard
+from manent_server.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    path = tmp_path / "manent.yml"
+    path.write_text("{}\n")
+    found = configuration.load(path, environ={}, plugins=[])
+    worker = replace(found.worker, workdir=tmp_path / "work" / "of" / "w1")
+    audit = replace(found.audit, file=tmp_path / "audit.jsonl")
+    return replace(found, worker=worker, audit=audit)
+
+
+def test_folders(settings: Settings, tmp_path: Path) -> None:
+    database = tmp_path / "manent.db"
+    assert doctor.folders(settings, database).level == Level.OK
+    (tmp_path / "work").touch()
+    found = doctor.folders(settings, database)
+    assert (found.level, "worker.workdir" in found.words) == (Level.FAIL, True)
+    (tmp_path / "work").unlink()
+    (tmp_path / "audit.jsonl").mkdir()
+    found = doctor.folders(settings, database)
+    assert (found.level, "audit.file" in found.words) == (Level.FAIL, True)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_folder_of_another_user(settings: Settings) -> None:
+    # Nobody, root included, may write there.
+    worker = replace(settings.worker, workdir=Path("/proc/1/work"))
+    found = doctor.folders(replace(settings, worker=worker), None)
+    assert (found.level, "worker.workdir" in found.words) == (Level.FAIL, True)
+
+
+def test_disks(settings: Settings, tmp_path: Path) -> None:
+    asked = []
+
+    def free(folder: Path) -> int:
+        asked.append(folder)
+        return 0 if len(asked) > 1 else 2**40
+
+    assert doctor.disks(settings, tmp_path / "manent.db").level in set(Level)
+    assert doctor.disks(settings, Path("/var/manent.db"), free).level == Level.FAIL
+    assert asked == [Path("/var"), tmp_path] or asked == [tmp_path, Path("/var")]
+
+
+def test_hook_processes(settings: Settings) -> None:
+    assert doctor.hooks(settings) == checkup.good("a hook ran under its guard and ended")
+    with pytest.raises(NoGuard):
+        doctor.hooks(settings, python="/bin/false")
+
+
+def test_what_raises_or_hangs_is_a_finding_and_a_gate_ends_it() -> None:
+    never = Event()
+
+    def hang() -> Finding:
+        never.wait()
+        return checkup.good("never")
+
+    def away() -> Finding:
+        raise Unavailable("it is away", next="wait")
+
+    def broken() -> Finding:
+        raise RuntimeError("no\nwords")
+
+    soon = timedelta(milliseconds=50)
+    wanted = [
+        Check("hangs", hang, patience=soon),
+        Check("broken", broken),
+        Check("away", away, is_gate=True),
+        Check("after", broken),
+    ]
+    found = list(doctor.examined(wanted))
+    never.set()
+    assert [one.name for one in found] == ["hangs", "broken", "away"]
+    assert {one.finding.level for one in found} == {Level.FAIL}
+    assert found[0].finding.words == "no answer within 0 s"
+    assert found[1].finding.words == "RuntimeError: no words"
+    assert (found[2].finding.words, found[2].finding.next) == ("it is away", "wait")
+
+
+def test_a_moment_without_a_holder_is_no_failure() -> None:
+    good, bad = checkup.good("held"), checkup.fail("nobody holds: wake", "look")
+    waited: list[float] = []
+    found = [bad, bad, good]
+    assert doctor.settled(lambda: found.pop(0), waited.append) == good
+    assert doctor.settled(lambda: bad, waited.append) == bad
+    # Within the patience of a check.
+    assert sum(waited) < doctor.PATIENCE.total_seconds()
+
+
+def test_a_form_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="yaml"):
+        doctoring.examine(tmp_path / "manent.yml", {}, form="yaml")
+
+
+def test_a_database_that_is_not_there_is_said_and_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "manent.yml"
+    path.write_text("database: {url: 'sqlite:///none.db'}\n")
+    assert not doctoring.examine(path, {}, form="json")
+    found = json.loads(capsys.readouterr().out)
+    last = found["checks"][-1]
+    assert (found["good"], last["check"], last["level"]) == (False, "database", "fail")
+    assert "schema" in found["left_out"]
+    assert not (tmp_path / "none.db").exists()
