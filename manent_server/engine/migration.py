@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from manent_server.domain.errors import ConfigurationError, StartRefused, Unavailable
 from manent_server.store.engine import Engines, connect
 from manent_server.store.migrate import Library
+from manent_server.store.patience import give_up_after
 from manent_server.store.repeat import NotAnswered, is_transient
 
 _CHILD: Final = "manent_server.engine.migration"
@@ -35,6 +36,7 @@ _ORPHANED: Final = 70
 _TRY_AGAIN: Final = 75
 _LOOK: Final = 0.1
 _LAST_WORDS: Final = 2000
+_LONGEST: Final = timedelta(days=7)
 
 
 def library() -> Library:
@@ -132,6 +134,8 @@ def _engine(url: str) -> sa.Engine:
     )
     if engines.dialect == "postgresql":
         sa.event.listen(engines.dbos, "connect", _lift_limits)
+        # Given up after half a minute a longer statement would be begun again for ever.
+        give_up_after(engines.dbos, _LONGEST)
     return engines.dbos
 
 

@@ -35,10 +35,10 @@ def holdings(desk: Desk) -> list[Holding]:
     with desk.store.read() as tx:
         rows = deploys.placed(tx)
     held = [Holding(row, row.executor, row.incarnation or "") for row in rows if row.executor]
-    return held + _taken(desk, [row for row in rows if row.executor is None])
+    return held + taken(desk, [row for row in rows if row.executor is None])
 
 
-def _taken(desk: Desk, rows: Sequence[Deploy]) -> list[Holding]:
+def taken(desk: Desk, rows: Sequence[Deploy]) -> list[Holding]:
     """Dispatches the engine has given to a worker whose prelude has not been."""
     current = {workflow_id(row.id, row.dispatch): row for row in rows}
     found = []

@@ -11,7 +11,7 @@ from manent_server.store import approvals, deploys, facts, finding, queue, recor
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.workers import Executor
-from manent_server.usecases import answer, inspect, view
+from manent_server.usecases import answer, executors, inspect, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import GATE
 
@@ -79,8 +79,10 @@ def _blocker(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
     if row.state == State.PENDING:
         return _occupier(tx, desk, row)
     slots = queue.slots(tx, row.environment)
-    if row.state != State.ENQUEUED or any(slot.deploy == row.id for slot in slots):
+    if row.state != State.ENQUEUED:
         return None
+    if any(slot.deploy == row.id for slot in slots):
+        return _lost_taker(tx, desk, row)
     same = [slot for slot in slots if slot.application == row.application]
     for slot in [*same, *slots]:
         if not desk.sight.covers(slot.application, row.environment):
@@ -88,6 +90,14 @@ def _blocker(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
         holder = deploys.read(tx, slot.deploy)
         if holder is not None:
             return named(tx, desk, holder.id, holder.executor)
+    return None
+
+
+def _lost_taker(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any] | None:
+    """A worker that was given the deploy and is lost: nobody else is offered it meanwhile."""
+    for held in executors.taken(desk, [row]) if row.executor is None else ():
+        found = named(tx, desk, row.id, held.executor)
+        return found if found["alive"] is False else None
     return None
 
 
@@ -152,7 +162,16 @@ def _summary(tx: Transaction, desk: Desk, row: Deploy, why: _Why) -> str:
         return _running(tx, desk, row, why.blocker)
     if row.blocked is not None:
         return f"its gates cannot be judged ({row.blocked}); the server's log says more"
-    return _waiting(why.place, why.blocker, _lacking(row, why.crew) or _put_off(tx, row))
+    lacking = _lacking(row, why.crew) or _put_off(tx, row)
+    taker = why.blocker if why.blocker and why.blocker["id"] == row.id else None
+    return _left(taker) if taker else _waiting(why.place, why.blocker, lacking)
+
+
+def _left(taker: dict[str, Any]) -> str:
+    """It was taken, not begun, and its worker is lost."""
+    executor = taker["executor"]
+    free = _freed_by(executor, taker["id"])
+    return f"taken by {executor}, a worker that sends no heartbeat, and not begun{free}"
 
 
 def _put_off(tx: Transaction, row: Deploy) -> str | None:

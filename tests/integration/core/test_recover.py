@@ -11,7 +11,7 @@ from manent_server.domain.errors import Conflict, NotAllowed, NotFound
 from manent_server.engine import prelude
 from manent_server.engine.prelude import Verdict
 from manent_server.store import work
-from manent_server.usecases import executors, recover
+from manent_server.usecases import executors, explain, recover
 from manent_server.usecases.requests import IdempotencyKey, RecoverRequest
 from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, Core, long_ago
@@ -182,6 +182,12 @@ def test_a_dispatch_that_was_taken_and_never_begun_is_recovered_too(core: Core):
     core.worker("w2")
     lose(core)
     assert listed(core)["w1"]["pending"] == {"0.1.0": 1}
+    told = explain.explain(core.desk, deploy)
+    assert told["blocked_by"] == {"id": deploy, "executor": "w1", "alive": False}
+    assert told["summary"] == (
+        "taken by w1, a worker that sends no heartbeat, and not begun; free when w1 starts again "
+        f"or by: manent-server admin recover --executor w1, or manent cancel {deploy}"
+    )
     assert [found["from_step"] for found in ask(core)["workflows"]] == ["prepare"]
     row = core.deploy(deploy)
     assert (row.dispatch, row.phase) == (2, "dispatched")
