@@ -92,6 +92,7 @@ def all_is_decided(rig: Rig, resumed: str, closed: str) -> None:
     assert not said, said
 
 
+@pytest.mark.timeout(300)  # some 40 deploys, three starts and a dozen commands
 def test_the_restore_drill(shared: Rig) -> None:
     """B139: 20 deploys, a dump, 20 more; the dump restored, no hook begins before a person has
     decided, and a kill of the server meanwhile changes nothing."""
