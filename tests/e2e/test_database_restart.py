@@ -128,7 +128,7 @@ def test_everything_goes_on_by_itself_after_the_database_restarted(
     left = leave_behind(rig)
     process = rig.process().pid
 
-    restart(rig, own_postgres)
+    restart(rig, own_postgres, prometheus)
     back = time.monotonic()
     # The tick is due now, not at the end of the minute; the deploy is a stopped worker's.
     sql(rig, "UPDATE manent.schedules SET next_at = next_at - interval '1 minute' "
@@ -150,7 +150,7 @@ def test_everything_goes_on_by_itself_after_the_database_restarted(
     assert_it_was_scraped(prometheus)
 
 
-def restart(rig: Rig, server: Postgres) -> None:
+def restart(rig: Rig, server: Postgres, prometheus: str | None) -> None:
     """End the database at once and start it again; meanwhile the process says so, in time."""
     url = f"{rig.metrics_url()}/metrics"
 
@@ -163,6 +163,9 @@ def restart(rig: Rig, server: Postgres) -> None:
     server.stop(signal.SIGQUIT)
     until(is_shown, what="the outage to show")
     assert httpx2.get(f"{rig.metrics_url()}/livez", timeout=5).status_code == 200
+    if prometheus is not None:
+        # It scrapes in its own time: the outage has to last until it has seen it.
+        until(lambda: asked(prometheus, "manent_database_up") == 0, what="the outage scraped")
     server.start()
 
 
