@@ -81,6 +81,7 @@ def checks(house: House) -> list[Check]:
         Check("database", lambda: database(house), is_gate=True),
         *(sessions if on_postgres else []),
         Check("schema", lambda: schema(house), is_gate=True),
+        Check("restore", lambda: examine.restored(desk)),
         Check("engine", lambda: examine.engine(desk)),
         Check("clock", lambda: examine.clock(desk, time.time)),
         Check("processes", lambda: examine.configuration(desk)),

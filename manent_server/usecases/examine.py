@@ -8,7 +8,7 @@ from manent_server.domain.checkup import Finding, Level
 from manent_server.domain.deploy import State
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
-from manent_server.store import deploys, examination, notices, records, workers
+from manent_server.store import deploys, examination, installation, notices, records, workers
 from manent_server.store import policy as rows_of_policy
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
@@ -31,6 +31,19 @@ def clock(desk: Desk, wall: Callable[[], float]) -> Finding:
         after = wall()
     difference = timedelta(seconds=at.timestamp() - (before + after) / 2)
     return checkup.clock(difference, unsure=timedelta(seconds=(after - before) / 2))
+
+
+def restored(desk: Desk) -> Finding:
+    """Whether the database has gone back in time and waits for an operator."""
+    with desk.store.read() as tx:
+        row = installation.read(tx)
+    if row is None:
+        return checkup.warn(
+            "no server has worked on this database yet", "start one: manent-server serve"
+        )
+    if row.is_fenced:
+        return checkup.fail(row.words, "decide: manent-server admin restore list")
+    return checkup.good("the database has not gone back in time")
 
 
 def leases(desk: Desk, expected: Set[str], lasts: timedelta) -> Finding:

@@ -35,13 +35,16 @@ class Act:
     rest: float
 
 
-def plan(seed: int, client: str, count: int, environments: tuple[str, ...]) -> list[Act]:
-    """What a client will do: a function of the seed alone."""
+def plan(
+    seed: int, client: str, count: int, environments: tuple[str, ...], modes: tuple[str, ...] = ()
+) -> list[Act]:
+    """What a client will do: a function of the seed alone, and of the modes it is kept to."""
+    odds = {mode: _MODES[mode] for mode in modes} or _MODES
     draw = random.Random(f"{seed} {client}")  # noqa: S311 - to be repeated, not to be secret
     acts = []
     for number in range(count):
         what = draw.choices(list(_ACTS), list(_ACTS.values()))[0] if number else "deploy"
-        mode = draw.choices(list(_MODES), list(_MODES.values()))[0]
+        mode = draw.choices(list(odds), list(odds.values()))[0]
         # Some outlast a takeover: only those show whether the earlier owner's hook is dead by then.
         span = (7000, 12000, 8000) if mode in ("long", "deaf") else (150, 3000, 700)
         milliseconds = int(draw.triangular(*span))

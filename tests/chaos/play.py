@@ -43,6 +43,7 @@ class Play:
     acts: int = _ACTS
     mutant: str = ""
     strain: str = ""
+    modes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _plan(stage: Stage) -> None:
 
 
 def _client(stage: Stage, name: str, play: Play, stop: threading.Event) -> Client:
-    acts = plan(play.seed, name, play.acts, tuple(PLACES))
+    acts = plan(play.seed, name, play.acts, tuple(PLACES), play.modes)
     return Client(name, stage.url, stage.token, acts, stage.recorder, stop)
 
 

@@ -21,7 +21,7 @@ def test_an_installation_that_works(tmp_path: Path, postgres_server: Postgres) -
     # The database servers of tests do not keep what they acknowledge: the one thing that is wrong.
     assert {name for name, level in levels.items() if level != "ok"} == {"durability"}, found
     assert (done.returncode, found["good"], found["left_out"]) == (1, False, [])
-    assert len(levels) == 17
+    assert len(levels) == 18
 
 
 def test_without_a_good_configuration_nothing_is_looked_at(tmp_path: Path) -> None:

@@ -131,7 +131,13 @@ def test_deploys_go_on_where_every_answer_is_two_seconds_late(place: Place) -> N
     place.proxy.delay = 2.0
     try:
         while time.monotonic() - began < 300:
-            deploy = begin(place, f"later-{time.monotonic():.0f}", 1, limit=200)
+            version = f"later-{time.monotonic():.0f}"
+            place.rig.ledger.tell({"sleep": 1}, version=version)
+            # Some twenty answers, one after the other, until it is accepted.
+            body = {"application": "shop", "environment": "staging", "version": version}
+            accepted = place.rig.http("POST", "/deploys", json=body, timeout=200)
+            assert accepted.status_code == 202
+            deploy = accepted.json()["id"]
             check_ended(place, deploy, limit=400)
     finally:
         place.proxy.delay = 0.0

@@ -14,6 +14,7 @@ from manent_server.settings.values import NoticeRetry, Webhook
 from manent_server.store import audit_positions as positions
 from manent_server.store import examination, notices, workers
 from manent_server.usecases import examine
+from tests.integration.core.restoring import gone_back, guard, unfence
 from tests.integration.core.running import Running
 from tests.rig.core import Core
 
@@ -32,6 +33,14 @@ def test_clocks(core: Core) -> None:
     has(examine.clock(core.desk, time.time), "ok")
     has(examine.clock(core.desk, lambda: time.time() - 5), "warn", "+5.0")
     has(examine.clock(core.desk, lambda: time.time() + 60), "fail", "-60.0")
+
+
+def test_a_restored_database(core: Core) -> None:
+    memory = gone_back(core)
+    has(examine.restored(core.desk), "ok")
+    guard(core, memory).look()
+    has(examine.restored(core.desk), "fail", "went back in time", "restore list")
+    unfence(core)
 
 
 def test_leases(core: Core) -> None:
