@@ -38,6 +38,18 @@ def ask(rig: Rig, verb: str, **body: Any) -> dict[str, Any]:
     return {"status": answer.status_code, **answer.json()}
 
 
+def highest(rig: Rig) -> int:
+    """The highest number of the record in its file."""
+    lines = (rig.folder / "audit.jsonl").read_text().splitlines()
+    return max(int(json.loads(line)["number"]) for line in lines)
+
+
+def noted(rig: Rig) -> int:
+    """The highest number of the record that is kept outside of the database."""
+    number: int = json.loads((rig.folder / "work-w0" / "installation").read_text())["audit_number"]
+    return number
+
+
 def dumped_in_between(rig: Rig) -> list[str]:
     """20 deploys, a dump while the first of them runs, 20 more; few where the database is a file.
 
@@ -125,10 +137,13 @@ def test_restored_under_a_server_at_work(shared: Rig) -> None:
     ledger = shared.ledger
     held = shared.deploy("3", application="app-1")["id"]
     dumps.dump(shared)
+    before = highest(shared)
     shared.ended(held)
     ledger.tell({"sleep": 60}, version="4")
     shared.deploy("4", application="app-2")
     until(lambda: ledger.runs(version="4"), what="a hook at work")
+    # What was numbered after the last look is remembered by nobody: the page says so.
+    until(lambda: noted(shared) > before, what="a look after the dump", limit=30.0)
     dumps.restore(shared)
     process = shared.process()
     until(lambda: not process.is_running(), what="its end", limit=30.0)
