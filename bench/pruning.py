@@ -57,18 +57,22 @@ def beside_a_delete(folder: Path, settings: Mapping[str, str], size: Size) -> li
 
 
 def _pruned(core: Core, count: int) -> float:
-    began = 0.0
+    began, first = 0.0, 0
 
     def is_enough() -> bool:
-        nonlocal began
-        began = began or time.perf_counter()
-        return pruner._tally.deploys >= count  # noqa: SLF001 - to end it after a slice
+        nonlocal began, first
+        gone = pruner._tally.deploys  # noqa: SLF001 - to end it after a slice
+        if gone and not first:
+            # The survey of what stays is over: it takes the same time however much is deleted.
+            began, first = time.perf_counter(), gone
+        return gone >= count
 
     pruner = Pruner(core.desk, _POLICY, caller=MANENT, stop=is_enough)
     try:
         pruner.run()
     except Unavailable:
-        return pruner._tally.deploys / (time.perf_counter() - began)  # noqa: SLF001 - see above
+        gone = pruner._tally.deploys - first  # noqa: SLF001 - see above
+        return gone / (time.perf_counter() - began)
     raise AssertionError("the history is shorter than its slices")
 
 

@@ -5,7 +5,7 @@ and only pushes older releases out. What can come about, a rollback to it or a r
 a reference the database guards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from manent_server.domain.retention import Kept, Policy
 from manent_server.domain.rollback import Good
 from manent_server.store import deploys, history, marks, records, retention
 from manent_server.store.records import Stock
-from manent_server.store.retention import Place
+from manent_server.store.retention import GivenUp, Place
 from manent_server.store.transaction import Transaction
 
 
@@ -38,6 +38,7 @@ class _Seen:
 
     stock: list[Stock]
     standing: list[Mark]
+    given_up: GivenUp
     at_hand: dict[str, set[str]] = field(default_factory=dict)
     """Versions a rollback or a promotion may still name, by application."""
 
@@ -60,7 +61,7 @@ def survey(
         pulse: Called now and then: thousands of places take their time.
     """
     keeping = Keeping()
-    seen = _Seen(records.inventory(tx), marks.standing(tx, at=tx.now()))
+    seen = _Seen(records.inventory(tx), marks.standing(tx, at=tx.now()), retention.given_up(tx))
     for row in seen.stock:
         keeping.add(row.deploy, Kept.CURRENT)
         if row.version is not None:
@@ -77,7 +78,7 @@ def survey(
     for place in places:
         pulse()
         if place in promoting or place[0] in scheduled:
-            _hold_automation(tx, keeping, place, sorted(seen.at_hand.get(place[0], ())))
+            _hold_automation(tx, keeping, place, seen)
     return keeping
 
 
@@ -100,14 +101,21 @@ def _hold_place(
         keeping.add(deploy, Kept.RELEASES)
     keeping.add(retention.highest_sequence(tx, place), Kept.SEQUENCE)
     keeping.add(_previous(tx, place, seen), Kept.PREVIOUS)
-    for version in dict.fromkeys(version for _, version in good):
-        keeping.add(history.rolled_back_from(tx, *place, version), Kept.GIVEN_UP)
+    _hold_given_up(tx, keeping, place, dict.fromkeys(version for _, version in good), seen)
 
 
-def _hold_automation(tx: Transaction, keeping: Keeping, place: Place, versions: list[str]) -> None:
-    """By what automation knows that a version was tried there, and given up."""
+def _hold_given_up(
+    tx: Transaction, keeping: Keeping, place: Place, versions: Iterable[str], seen: _Seen
+) -> None:
     for version in versions:
-        keeping.add(history.rolled_back_from(tx, *place, version), Kept.GIVEN_UP)
+        if seen.given_up.may_concern(place, version):
+            keeping.add(history.rolled_back_from(tx, *place, version), Kept.GIVEN_UP)
+
+
+def _hold_automation(tx: Transaction, keeping: Keeping, place: Place, seen: _Seen) -> None:
+    """By what automation knows that a version was tried there, and given up."""
+    versions = sorted(seen.at_hand.get(place[0], ()))
+    _hold_given_up(tx, keeping, place, versions, seen)
     for deploy in retention.last_of_automation(tx, place, versions):
         keeping.add(deploy, Kept.AUTOMATION)
 

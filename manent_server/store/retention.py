@@ -89,6 +89,37 @@ def releases(tx: Transaction, place: Place, *, limit: int) -> list[tuple[str, st
     return [(row.id, row.version) for row in tx.connection.execute(query)]
 
 
+@dataclass(frozen=True)
+class GivenUp:
+    """Where anything was rolled back from: elsewhere no version can have been given up.
+
+    Attributes:
+        versions: Place and version of what was undone by its own rollback.
+        places: Where there was a rollback of its own.
+    """
+
+    versions: frozenset[tuple[Place, str]]
+    places: frozenset[Place]
+
+    def may_concern(self, place: Place, version: str) -> bool:
+        """Whether it has to be looked at more closely."""
+        return place in self.places or (place, version) in self.versions
+
+
+def given_up(tx: Transaction) -> GivenUp:
+    """What all the places have to be asked about, by two looks at all deploys."""
+    d = tx.tables.deploys
+    undone = sa.or_(
+        d.c.outcome.in_((Outcome.ROLLED_BACK, Outcome.ROLLBACK_FAILED)), d.c.cancel_rollback
+    )
+    versions = sa.select(d.c.application, d.c.environment, d.c.version).where(undone).distinct()
+    places_of = sa.select(d.c.application, d.c.environment).where(d.c.kind == Kind.ROLLBACK)
+    return GivenUp(
+        versions=frozenset(((app, env), one) for app, env, one in tx.connection.execute(versions)),
+        places=frozenset((app, env) for app, env in tx.connection.execute(places_of.distinct())),
+    )
+
+
 def highest_sequence(tx: Transaction, place: Place) -> str | None:
     """The deploy that carries the highest sequence among those that succeeded in a place."""
     d = tx.tables.deploys

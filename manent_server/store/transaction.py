@@ -46,6 +46,14 @@ class Watermark:
         """It has come so far."""
         self._epoch, self._number = epoch, number
 
+    def numbered(self, number: int) -> None:
+        """This process has given that number to a record, and its commit was answered.
+
+        Before it has looked it knows of no epoch to hold a number against.
+        """
+        if self._epoch:
+            self._number = max(self._number, number)
+
 
 class _Clock:
     """What the database's clock showed last in one transaction."""

@@ -70,5 +70,14 @@ def _is_due(last: audit.Checkpoint, number: int, age: timedelta) -> bool:
 
 def chain(desk: Desk) -> None:
     """Give numbers to all that waits for one."""
-    while desk.store.once(lambda tx: audit.chain(tx, limit=_BATCH)) == _BATCH:
-        continue
+    count = _BATCH
+    while count == _BATCH:
+        count, number = desk.store.once(_chained)
+        # Known from now on: a database that is read in without them has gone back.
+        desk.store.watermark.numbered(number)
+
+
+def _chained(tx: Transaction) -> tuple[int, int]:
+    """How many records got a number, and the last number there is."""
+    count = audit.chain(tx, limit=_BATCH)
+    return count, audit.head(tx)[0]

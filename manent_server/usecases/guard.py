@@ -86,9 +86,10 @@ class Guard:
         Raises:
             Changed: Nothing may go on here: this process is to end and start anew.
         """
+        # Before the look: what is numbered during it need not be in what it sees.
+        known = self._with_own_numbers(self._known) if self._known else None
         with self._store.read() as tx:
             row = installations.read(tx)
-        known = self._known
         if row is None or known is None or row.id != known.installation:
             raise Changed("the database was replaced by another one")
         if row.is_fenced or rules.went_back(known, row.reached):
@@ -130,6 +131,10 @@ class Guard:
                 row.number,
             )
         return kept or Known(row.id)
+
+    def _with_own_numbers(self, known: Known) -> Known:
+        """What this process has numbered itself since it looked last counts too."""
+        return known.with_number(self._store.watermark.values["known_number"])
 
     def _follow(self, row: Installation) -> None:
         """It has come further."""

@@ -42,7 +42,9 @@ def server(
                 }
             },
             "applications": {
-                "shop": {"options": {"environment": {"API": "${CANARY_TOKEN}", "MODE": "fast"}}}
+                "shop": {
+                    "options": {"environment": {"API": "secret://env/CANARY_TOKEN", "MODE": "fast"}}
+                }
             },
         }
         environ = {"CANARY_TOKEN": KNOWN, "SIGNING": "whsec_" + "QzR5" * 12}

@@ -70,7 +70,10 @@ def test_probes_tell_an_absent_database_from_a_dead_process(parted: Rig, fragile
     fragile.start()
     until(parted.is_ready, what="ready again", limit=20)
     assert parted.process().pid == pid
-    assert "manent_database_up 1.0" in probe(parted, "/metrics", where="metrics").text
+    until(
+        lambda: "manent_database_up 1.0" in probe(parted, "/metrics", where="metrics").text,
+        what="metrics that were read anew", limit=10,
+    )  # fmt: skip
     assert parted.get("/deploys")["items"] == []
     assert "Traceback" not in parted.logs()
     assert parted.deployed("1")["outcome"] == "deployed"
@@ -87,7 +90,10 @@ def assert_away(rig: Rig) -> None:
     assert probe(rig, "/livez").status_code == 200
     assert probe(rig, "/livez", where="metrics").status_code == 200
     assert time.monotonic() - began < 4
-    assert "manent_database_up 0.0" in probe(rig, "/metrics", where="metrics").text
+    until(
+        lambda: "manent_database_up 0.0" in probe(rig, "/metrics", where="metrics").text,
+        what="metrics that were read anew", limit=10,
+    )  # fmt: skip
     asked = [rig.http("GET", path) for path in ("/deploys", "/environments/staging", "/locks")]
     body = {"application": "shop", "environment": "staging", "version": "1"}
     for refused in (*asked, rig.http("POST", "/deploys", json=body)):

@@ -129,6 +129,7 @@ def test_the_restore_drill(shared: Rig) -> None:
     assert [run.deploy for run in shared.ledger.runs()[runs:]] == [first[-2]]
 
 
+@pytest.mark.soak  # what it rests on is tested in core/test_restore_guard.py
 @pytest.mark.postgres
 def test_restored_under_a_server_at_work(shared: Rig) -> None:
     """B139: it notices by itself, kills its hook and ends; two processes then wait for a person."""

@@ -88,6 +88,7 @@ def test_an_operator_has_the_other_pod_go_on(rig: Rig) -> None:
     check(rig, running, claimed)
 
 
+@pytest.mark.soak  # as test_takeover.py, with another name
 def test_the_other_pod_goes_on_by_itself(rig: Rig) -> None:
     """B140: with automatic recovery, and nobody does anything."""
     rig.configure({"recovery": {**BEATS, "auto_recover_after": "8s"}})

@@ -7,12 +7,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from tests.conftest import StartRig
 from tests.rig.ledger import Ledger
 from tests.rig.process import until
+from tests.rig.serve import Rig
 
 pytestmark = pytest.mark.e2e
 
@@ -76,6 +79,14 @@ def test_many_clients_and_an_open_reader_meet_no_locked_database(
     assert rig.ledger.overlaps() == []
 
 
+def said(rig: Rig, path: str, body: dict[str, Any]) -> httpx2.Response | None:
+    """The answer to a POST; None while nobody listens."""
+    try:
+        return rig.http("POST", path, json=body)
+    except httpx2.TransportError:
+        return None
+
+
 def test_a_backup_is_restored_with_what_was_running_in_it(
     start_rig: StartRig, sqlite_url: str, tmp_path: Path
 ) -> None:
@@ -95,7 +106,13 @@ def test_a_backup_is_restored_with_what_was_running_in_it(
     for path in stale:
         path.unlink(missing_ok=True)
     shutil.copy(backup, file)
-    rig.start()
+    rig.start(wait=False)
+    opened = {"force": True, "reason": "what ran since is known"}
+    until(
+        lambda: (answer := said(rig, "/admin/restore/open", opened)) and answer.status_code == 200,
+        what="a server that waits for a person, and is told to go on", limit=60,
+    )  # fmt: skip
+    until(rig.is_ready, what="the opened server", limit=60)
     assert [row["id"] for row in rig.get("/deploys")["items"]] == [before["id"]]
     assert rig.http("GET", f"/deploys/{after['id']}").status_code == 404
     (row,) = rig.get("/inventory")["items"]

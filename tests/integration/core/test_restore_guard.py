@@ -5,22 +5,33 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from manent_server.domain.errors import Conflict
 from manent_server.domain.installation import Known, least_epoch_of_deploys
+from manent_server.domain.marks import Sort
 from manent_server.engine import prelude
 from manent_server.engine.handout import Refusal
 from manent_server.engine.prelude import Verdict
 from manent_server.store import installation, workers
 from manent_server.store.installation_file import InstallationFile
 from manent_server.store.workers import LeaseLost
-from manent_server.usecases import health
+from manent_server.usecases import health, mark
 from manent_server.usecases.guard import Changed
+from manent_server.usecases.requests import MarkRequest
 from manent_server.usecases.tenure import Tenure
 from manent_server.usecases.verify import verify
-from tests.integration.core.restoring import Remembered, gone_back, guard, head, settled, standing
+from tests.integration.core.restoring import (
+    Remembered,
+    gone_back,
+    guard,
+    head,
+    settled,
+    standing,
+    unfence,
+)
 from tests.integration.core.running import Running
-from tests.rig.core import Core
+from tests.rig.core import ADMIN, Core
 
 _LASTS = timedelta(minutes=1)
 
@@ -74,6 +85,23 @@ def test_a_running_process_begins_nothing_before_it_has_noticed(core: Core) -> N
     with pytest.raises(Changed, match="went back in time"):
         keeper.watch()
     assert standing(core).fenced_at is not None
+
+
+def test_what_a_process_has_numbered_itself_it_knows_at_once(core: Core) -> None:
+    """B139: the dump is as old as its last look; what it numbered since is missing in it."""
+    keeper = guard(core, settled(core))
+    assert keeper.look()
+    mark.put(core.desk, MarkRequest(Sort.HOLD, "now", "shop", "staging"), caller=ADMIN)
+    number, _ = head(core)
+    assert core.store.watermark.values["known_number"] == number
+    keeper.watch()
+    with core.store.write() as tx:
+        chained = tx.tables.audit_chain
+        core.store.watermark.numbered(number + 1)
+        assert tx.connection.execute(sa.select(sa.func.max(chained.c.number))).scalar() == number
+    with pytest.raises(Changed, match="went back in time"):
+        keeper.watch()
+    unfence(core)
 
 
 def test_the_highest_of_all_memories_counts(core: Core) -> None:
