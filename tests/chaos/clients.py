@@ -1,22 +1,20 @@
 """Clients: each owns one application and asks, in an order drawn before the run began."""
 
-import contextlib
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx2
-
+from tests.chaos import people
+from tests.chaos.asking import Asker, Wish
 from tests.chaos.history import ENDED, Call
-from tests.chaos.record import Recorder, now
+from tests.chaos.people import Person
+from tests.chaos.record import Recorder
+from tests.chaos.stage import GATES
 
-_TIMEOUT = 5.0
-_TRIES = 12
 _OPEN = 2
-_KEPT = ("id", "state", "phase", "outcome", "version", "code", "detail", "number", "kind")
 _ACTS = {
     "deploy": 58, "again": 8, "cancel": 8, "cancel_back": 5, "rollback": 6, "redeploy": 4,
     "lock": 4, "read": 7,
@@ -33,6 +31,7 @@ class Act:
     environment: str
     version: str
     rest: float
+    is_rejected: bool = False
 
 
 def plan(
@@ -50,13 +49,20 @@ def plan(
         milliseconds = int(draw.triangular(*span))
         version = f"{number}.{milliseconds}.{mode}"
         rest = draw.uniform(0.1, 1.2)
-        acts.append(Act(number, what, draw.choice(environments), version, rest))
+        environment = draw.choice(environments)
+        no = environment in GATES and people.is_rejected(seed, _nonce(client, number))
+        acts.append(Act(number, what, environment, version, rest, no))
     return acts
 
 
-def calm_end(version: str) -> str:
-    """How a deploy of this version ends when nothing disturbs it."""
-    return "badly" if version.endswith((".bad", ".sick")) else "well"
+def calm_end(act: Act) -> str:
+    """How a deploy ends when nothing disturbs it: by its version, unless somebody rejects it."""
+    is_bad = act.version.endswith((".bad", ".sick"))
+    return "badly" if is_bad or act.is_rejected else "well"
+
+
+def _nonce(client: str, number: int) -> str:
+    return f"{client}-{number}"
 
 
 @dataclass
@@ -75,7 +81,9 @@ class Client(threading.Thread):
 
     def __post_init__(self) -> None:
         super().__init__(name=f"client {self.application}", daemon=True)
-        self._http = httpx2.Client(trust_env=False, timeout=_TIMEOUT)
+        self._asker = Asker(
+            self.application, self.url, self.token, recorder=self.recorder, stop=self.stop
+        )
         self._last: tuple[str, Mapping[str, Any], str] | None = None
 
     def __hash__(self) -> int:
@@ -93,7 +101,7 @@ class Client(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - handed to the controller
             self.crash = error
         finally:
-            self._http.close()
+            self._asker.close()
 
     def _wait_for_room(self) -> None:
         while not self.stop.is_set() and len(self._open()) >= _OPEN:
@@ -101,17 +109,10 @@ class Client(threading.Thread):
 
     def _open(self) -> list[str]:
         """Deploys of mine that have not ended, as far as one can tell."""
-        with contextlib.suppress(httpx2.HTTPError):
-            query = {"application": self.application, "limit": 50}
-            answer = self._http.get(f"{self.url}/api/v1/deploys", params=query, headers=self._head)
-            if answer.status_code == 200:
-                for item in answer.json()["items"]:
-                    self.mine[item["id"]] = item["state"]
+        found = self._asker.get("/deploys", application=self.application, limit=50)
+        for item in found["items"] if found is not None else ():
+            self.mine[item["id"]] = item["state"]
         return [deploy for deploy, state in self.mine.items() if state not in ENDED]
-
-    @property
-    def _head(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
 
     # Acts
 
@@ -119,7 +120,7 @@ class Client(threading.Thread):
         body: dict[str, Any] = {"application": self.application, "environment": act.environment}
         body |= {"kind": kind} if kind != "deploy" else {"version": act.version}
         if kind == "deploy":
-            self.calm[self._nonce(act)] = calm_end(act.version)
+            self.calm[self._nonce(act)] = calm_end(act)
         self._ask(kind, "/deploys", body, act)
 
     def _redeploy(self, act: Act) -> None:
@@ -153,7 +154,7 @@ class Client(threading.Thread):
         body |= {"reason": self._nonce(act)}
         made = self._send("lock", "/locks", body, self._nonce(act))
         self.stop.wait(2.0)
-        if made is not None and made.is_good:
+        if made.is_good:
             self._send("unlock", f"/locks/{made.answer['id']}", None, None, method="DELETE")
 
     def _read(self, act: Act) -> None:
@@ -161,15 +162,14 @@ class Client(threading.Thread):
         if not self.mine:
             return
         deploy = list(self.mine)[-1 - act.number % min(len(self.mine), 3)]
-        with contextlib.suppress(httpx2.HTTPError):
-            answer = self._http.get(f"{self.url}/api/v1/deploys/{deploy}/logs", headers=self._head)
-            if answer.status_code == 200:
-                self.recorder.lines(deploy, answer.json()["items"], is_final=False)
+        found = self._asker.get(f"/deploys/{deploy}/logs")
+        if found is not None:
+            self.recorder.lines(deploy, found["items"], is_final=False)
 
     # Asking
 
     def _nonce(self, act: Act) -> str:
-        return f"{self.application}-{act.number}"
+        return _nonce(self.application, act.number)
 
     def _ask(self, what: str, path: str, body: dict[str, Any], act: Act) -> None:
         nonce = self._nonce(act)
@@ -177,52 +177,15 @@ class Client(threading.Thread):
         self._last = (path, body, nonce)
         self._send(what, path, body, nonce, nonce=nonce)
 
-    def _send(  # noqa: PLR0913 - one request and what the history needs to know of it
-        self,
-        what: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        key: str | None,
-        *,
-        nonce: str | None = None,
-        about: Mapping[str, Any] | None = None,
-        method: str = "POST",
-    ) -> Call | None:
-        """Ask until there is an answer, with one key: as a pipeline does."""
-        call = None
-        for turn in range(_TRIES):
-            number, sent = self.recorder.number(), now()
-            status, answer = self._once(method, path, body, key)
-            call = Call(
-                number, self.application, what, sent, now(), status,
-                key=key, nonce=nonce, about=about or {}, answer=answer,
-            )  # fmt: skip
-            self.recorder.call(call)
-            if status is not None and status < 500:
-                if "id" in answer and "state" in answer:
-                    self.mine[answer["id"]] = answer["state"]
-                return call
-            if self.stop.wait(min(0.2 * 2**turn, 2.0)) and turn:
-                return call
+    def _send(self, *of: Any, **more: Any) -> Call:
+        """Ask as a `Wish` says it, and remember the deploy that is answered."""
+        call = self._asker.send(Wish(*of, **more))
+        if call.status is not None and call.status < 500 and {"id", "state"} <= call.answer.keys():
+            self.mine[call.answer["id"]] = call.answer["state"]
         return call
 
-    def _once(
-        self, method: str, path: str, body: Mapping[str, Any] | None, key: str | None
-    ) -> tuple[int | None, dict[str, Any]]:
-        head = self._head | ({"Idempotency-Key": key} if key else {})
-        more: dict[str, Any] = {} if body is None else {"json": body}
-        try:
-            answer = self._http.request(method, f"{self.url}/api/v1{path}", headers=head, **more)
-        except httpx2.HTTPError:
-            return None, {}
-        try:
-            found = answer.json()
-        except ValueError:
-            return answer.status_code, {"detail": answer.text[:500]}
-        return answer.status_code, {name: found[name] for name in _KEPT if name in found}
 
-
-def wait_all(clients: list[Client], limit: float) -> None:
+def wait_all(clients: Sequence[Client | Person], limit: float) -> None:
     """Wait for the ends of all threads."""
     end = time.monotonic() + limit
     for client in clients:

@@ -3,21 +3,25 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from tests.chaos import checkers, record
+from tests.chaos import checkers, people, record
 from tests.chaos.checker import Violation
 from tests.chaos.clients import Client, plan, wait_all
 from tests.chaos.history import ENDED, History
 from tests.chaos.nemesis import NEEDED, Nemesis
+from tests.chaos.people import Person
 from tests.chaos.record import Recorder, now
 from tests.chaos.stage import (
     APPLICATIONS,
-    PLACES,
+    GATED,
+    HOME,
+    HOMES,
     SECRET,
     WORKERS,
     Stage,
@@ -26,7 +30,7 @@ from tests.chaos.stage import (
 from tests.rig.postgres import Postgres
 from tests.rig.serve import MAIN
 
-ENDS, TAKEOVERS = 20, 3
+ENDS, TAKEOVERS, DECISIONS = 20, 3, 4
 _QUIET = 180.0
 _ACTS = 2000
 
@@ -63,15 +67,27 @@ class Result:
         """What keeps the run from counting."""
         lacking = list((Counter(NEEDED) - self.counted).elements())
         lacking += ["takeover"] * max(0, TAKEOVERS - self.takeovers)
+        lacking += ["decision"] * max(0, DECISIONS - len(people.decisions(self.history)))
         return lacking + ["end"] * max(0, ENDS - self.ends)
 
     def __str__(self) -> str:
         faults = ", ".join(f"{kind} {count}" for kind, count in sorted(self.counted.items()))
         return (
             f"seed {self.history.settings['seed']}: {self.seconds:.0f} s, {self.ends} ends, "
-            f"{self.takeovers} takeovers, settled {self.settled:.0f} s after the last fault, "
+            f"{self.takeovers} takeovers, {_told(self.history)}, "
+            f"settled {self.settled:.0f} s after the last fault, "
             f"{sum(self.counted.values())} faults ({faults}), {len(self.violations)} violations"
         )
+
+
+def _told(history: History) -> str:
+    """How much people have decided."""
+    found, against = people.decisions(history), people.decisions(history, "reject")
+    asked = {approval for approval, _ in found}
+    return (
+        f"{len(found)} decisions on {len(asked)} deploys ({len(against)} rejections; "
+        f"{people.amid_faults(history)} amid faults)"
+    )
 
 
 def perform(play: Play, folder: Path) -> Result:
@@ -86,24 +102,28 @@ def perform(play: Play, folder: Path) -> Result:
 def _on(server: Postgres, play: Play, folder: Path) -> Result:
     recorder = Recorder(folder, settings(play.seed))
     stage = Stage(folder, server, recorder=recorder, mutant=play.mutant, strain=play.strain)
-    stop = threading.Event()
+    stop, home = threading.Event(), threading.Event()
     try:
         stage.open()
         _plan(stage)
         clients = [_client(stage, name, play, stop) for name in APPLICATIONS]
-        for client in clients:
-            client.start()
+        voters = _voters(stage, play, home)
+        for one in (*clients, *voters):
+            one.start()
         nemesis = Nemesis(stage, play.seed, only=play.only)
         began = now()
-        _play(stage, nemesis, play, clients)
+        _play(stage, nemesis, play, [*clients, *voters])
         seconds = now() - began
         nemesis.heal()
         stop.set()
         wait_all(clients, 60.0)
         settled = _settle(stage)
+        home.set()
+        wait_all(voters, 60.0)
         history = _collect(stage, clients)
     finally:
         stop.set()
+        home.set()
         stage.close()
     return Result(
         history,
@@ -127,20 +147,27 @@ def _plan(stage: Stage) -> None:
 
 
 def _client(stage: Stage, name: str, play: Play, stop: threading.Event) -> Client:
-    acts = plan(play.seed, name, play.acts, tuple(PLACES), play.modes)
+    acts = plan(play.seed, name, play.acts, HOMES.get(name, HOME), play.modes)
     return Client(name, stage.url, stage.token, acts, stage.recorder, stop)
 
 
-def _play(stage: Stage, nemesis: Nemesis, play: Play, clients: list[Client]) -> None:
+def _voters(stage: Stage, play: Play, stop: threading.Event) -> list[Person]:
+    """They decide until everything has ended: what waits for them ends by them alone."""
+    tokens = {who: stage.person(who) for who in people.PEOPLE}
+    more = {"url": stage.url, "seed": play.seed, "environment": GATED}
+    return people.hire(tokens, recorder=stage.recorder, stop=stop, **more)
+
+
+def _play(stage: Stage, nemesis: Nemesis, play: Play, clients: Sequence[Client | Person]) -> None:
     """Faults for the time given, and on until the run counts."""
     end = now() + play.seconds
     latest = now() + max(play.seconds, play.longest)
     looked, lacks = now(), {"fault"}
     while now() < latest and (now() < end or lacks):
         if play.faults:
-            # When only ends are missing, more faults would but keep them away.
-            nemesis.turn(is_calm=now() > end and lacks == {"end"})
-        elif not any(client.is_alive() for client in clients):
+            # When only what comes by itself is missing, more faults would but keep them away.
+            nemesis.turn(is_calm=now() > end and lacks <= {"end", "decision"})
+        elif not any(one.is_alive() for one in clients if isinstance(one, Client)):
             return
         time.sleep(0.05)
         if now() - looked > 1.0:
@@ -153,6 +180,7 @@ def _play(stage: Stage, nemesis: Nemesis, play: Play, clients: list[Client]) -> 
 def _lacks(stage: Stage, nemesis: Nemesis) -> set[str]:
     """What the run still needs to count."""
     lacks = {"fault"} if Counter(NEEDED) - nemesis.counted() else set()
+    lacks |= {"decision"} if len(people.decisions(stage.recorder.history)) < DECISIONS else set()
     try:
         lacks |= {"takeover"} if stage.recorder.takeovers() < TAKEOVERS else set()
         if len(_everything(stage, list(ENDED))) < ENDS:
@@ -208,6 +236,8 @@ def _collect(stage: Stage, clients: list[Client]) -> History:
         if row["state"] not in ENDED:
             row["summary"] = stage.get(f"/deploys/{row['id']}/explain")["summary"]
         recorder.lines(row["id"], _log(stage, row["id"]), is_final=True)
+    sent = now()
+    people.note(recorder, "", stage.get("/approvals", limit=500)["items"], sent)
     history = recorder.collect(deploys=deploys, inventory=stage.get("/inventory")["items"])
     history.settings["takeovers"] = recorder.takeovers()
     history.settings["calm_ends"] = {
@@ -215,9 +245,9 @@ def _collect(stage: Stage, clients: list[Client]) -> History:
     }
     files = [stage.folder / f"{name}.log" for name in (MAIN, *WORKERS)]
     files += [path for path in stage.folder.glob("work-*/**/*") if path.is_file()]
-    sent = [str(call.answer) for call in history.calls]
-    sent += [line.text for line in history.lines]
-    history.leaks = record.leaks(SECRET, stage.database_url, files, sent)
+    told = [str(call.answer) for call in history.calls]
+    told += [line.text for line in history.lines]
+    history.leaks = record.leaks(SECRET, stage.database_url, files, told)
     return history
 
 

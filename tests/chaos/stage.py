@@ -22,7 +22,10 @@ SECRET = "chaos-s3cret+/Qz7wKp0"  # noqa: S105 - planted: it must be found nowhe
 # A person may recover long before a lease has ended: successors must wait for it.
 BEAT, STALE, RECOVER = 1.0, 3.0, 6.0
 HOOKS = ("deploy", "verify", "rollback")
-PLACES = {"prod": 2, "stage": 1}
+PLACES = {"prod": 2, "stage": 1, "live": 2}
+# Where people have to approve, and how many.
+GATED = "live"
+GATES = {GATED: 2}
 # Targets of each application, and how they are walked through.
 APPLICATIONS: dict[str, tuple[dict[str, Any], int]] = {
     "ant": ({"targets": {"a": {}}}, 1),
@@ -30,6 +33,9 @@ APPLICATIONS: dict[str, tuple[dict[str, Any], int]] = {
     "cat": ({"targets": {"a": {}, "b": {}, "c": {}}, "max_parallel": 2}, 2),
     "dog": ({"targets": {"a": {}}}, 1),
 }
+# Where a client deploys its application.
+HOMES = {"dog": ("live", "stage")}
+HOME = ("prod", "stage")
 _HOOK = Path(__file__).with_name("hook.py")
 _FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
@@ -134,6 +140,14 @@ class Stage(Rig):
         """Record how a process ended."""
         self.recorder.exit(name, process.exit_code or 0, process.last_words())
 
+    def person(self, name: str) -> str:
+        """A token of a person who may approve."""
+        body = {"name": name, "role": "approver", "kind": "person"}
+        made = self.http("POST", "/tokens", json=body)
+        assert made.status_code == 201, made.text
+        token: str = made.json()["token"]
+        return token
+
     def ask(self, path: str, body: Mapping[str, Any], key: str) -> int | None:
         """One request from any thread; its status, or None when no answer came."""
         head = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}
@@ -171,19 +185,25 @@ def configuration(folder: Path) -> dict[str, Any]:
         "dbos": {"drain_timeout": "8s", "polling_interval": "200ms"},
         "worker": {"kill_grace": "3s", "warm": 2},
         "environments": {
-            name: {"tier": "staging", "concurrency": count} for name, count in PLACES.items()
+            name: {"tier": "staging", "concurrency": count, "approvals": _asks(name)}
+            for name, count in PLACES.items()
         },
         "applications": {
             name: {
                 "plugin": "command",
                 "options": options,
                 "retry": retry,
-                "environments": dict.fromkeys(PLACES, where),
+                "environments": dict.fromkeys(HOMES.get(name, HOME), where),
             }
             for name, (where, _) in APPLICATIONS.items()
         }
         | {"shop": None, "billing": None},
     }
+
+
+def _asks(environment: str) -> list[dict[str, Any]]:
+    quorum = GATES.get(environment)
+    return [] if quorum is None else [{"name": "release", "quorum": quorum, "expires": "1h"}]
 
 
 def spoilt(mutant: str, strain: str) -> dict[str, str]:
@@ -211,6 +231,7 @@ def settings(seed: int) -> dict[str, Any]:
     return {
         "seed": seed,
         "concurrency": dict(PLACES),
+        "gates": dict(GATES),
         "max_parallel": {name: limit for name, (_, limit) in APPLICATIONS.items()},
         "processors": os.cpu_count(),
         "timings": {"beat": BEAT, "stale": STALE, "recover": RECOVER},
