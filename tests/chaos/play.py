@@ -30,7 +30,7 @@ from tests.chaos.stage import (
 from tests.rig.postgres import Postgres
 from tests.rig.serve import MAIN
 
-ENDS, TAKEOVERS, DECISIONS = 20, 3, 4
+ENDS, TAKEOVERS, DECISIONS = 20, 3, 1
 _QUIET = 180.0
 _ACTS = 2000
 
