@@ -1,14 +1,12 @@
 """The route of the DORA figures, what may be asked of it and what it answers."""
 
-import re
-from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from manent_server.api.bodies import Parameters
-from manent_server.api.fields import Name, Text
+from manent_server.api.fields import Day, Name, Text
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked
 from manent_server.api.shapes import Shape
@@ -16,23 +14,6 @@ from manent_server.domain.access import READ
 from manent_server.usecases.requests import DoraRequest
 
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["dora"])
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-def _day(value: Any) -> date:
-    if isinstance(value, date):
-        return value
-    if not isinstance(value, str) or not _DAY.fullmatch(value):
-        raise ValueError("must be a day as in 2027-01-31")
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise ValueError("must be a day that exists") from None
-
-
-Day = Annotated[
-    date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})
-]  # fmt: skip
 
 
 class DoraQuery(Parameters):

@@ -1,7 +1,7 @@
 """Types of single fields: what JSON may say there, and how it is documented."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
@@ -11,6 +11,7 @@ from manent_server.domain import duration
 
 # The largest number every reader of JSON keeps exactly.
 MAX_COUNT = 2**53 - 1
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -47,6 +48,17 @@ def instant(value: Any) -> datetime:
         return datetime.fromisoformat(_microseconds(value).upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("must be an instant that exists") from None
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, date):
+        return value
+    if not isinstance(value, str) or not _DAY.fullmatch(value):
+        raise ValueError("must be a day as in 2027-01-31")
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise ValueError("must be a day that exists") from None
 
 
 def _microseconds(text: str) -> str:
@@ -93,6 +105,9 @@ Instant = Annotated[
     BeforeValidator(instant),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
+Day = Annotated[
+    date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})
+]  # fmt: skip
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=_PROSE)]
 NamePattern = Annotated[str, StringConstraints(pattern=_NAMES)]
 Lasting = Annotated[str, StringConstraints(pattern=_DURATION)]
