@@ -44,12 +44,6 @@ def highest(rig: Rig) -> int:
     return max(int(json.loads(line)["number"]) for line in lines)
 
 
-def noted(rig: Rig) -> int:
-    """The highest number of the record that is kept outside of the database."""
-    number: int = json.loads((rig.folder / "work-w0" / "installation").read_text())["audit_number"]
-    return number
-
-
 def dumped_in_between(rig: Rig) -> list[str]:
     """20 deploys, a dump while the first of them runs, 20 more; few where the database is a file.
 
@@ -144,7 +138,7 @@ def test_restored_under_a_server_at_work(shared: Rig) -> None:
     shared.deploy("4", application="app-2")
     until(lambda: ledger.runs(version="4"), what="a hook at work")
     # What was numbered after the last look is remembered by nobody: the page says so.
-    until(lambda: noted(shared) > before, what="a look after the dump", limit=30.0)
+    until(lambda: dumps.noted(shared) > before, what="a look after the dump", limit=30.0)
     dumps.restore(shared)
     process = shared.process()
     until(lambda: not process.is_running(), what="its end", limit=30.0)

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tests.conftest import StartRig
+from tests.rig import dumps
 from tests.rig.ledger import Ledger
 from tests.rig.process import until
 from tests.rig.serve import Rig
@@ -97,9 +98,12 @@ def test_a_backup_is_restored_with_what_was_running_in_it(
     backup = tmp_path / "backup.db"
     with sqlite3.connect(file) as source, sqlite3.connect(backup) as copy:
         source.backup(copy)
+        (highest,) = copy.execute("SELECT max(number) FROM manent_audit_chain").fetchone()
     copy.close()
     source.close()
     after = rig.deployed("2")
+    # What was numbered after the last look is remembered by nobody: the page says so.
+    until(lambda: dumps.noted(rig) > highest, what="a look after the backup", limit=30)
     rig.kill()
     stale = [file.with_name(f"{file.name}-{kind}") for kind in ("wal", "shm")]
     assert any(path.exists() for path in stale), "the kill left a log to be wary of"

@@ -1,5 +1,6 @@
 """Dumps of a database and their restoring, by the commands of the pages about it."""
 
+import json
 import os
 import re
 import subprocess
@@ -48,6 +49,12 @@ def run(rig: Rig, text: str, **environ: str) -> str:
 def is_sqlite(rig: Rig) -> bool:
     """Whether its database is a file."""
     return rig.database_url.startswith("sqlite")
+
+
+def noted(rig: Rig) -> int:
+    """The highest number of the record that is kept outside of the database."""
+    number: int = json.loads((rig.folder / "work-w0" / "installation").read_text())["audit_number"]
+    return number
 
 
 def dump(rig: Rig) -> None:
