@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from bench.flood import Flood
 from bench.ratios import Goal, Pair, interleave, percentile
 from bench.report import Figure, ratio
 from bench.size import Size
+from manent_server.domain.access import Area, Scope
 from manent_server.domain.deploy import Outcome
 from manent_server.store import tables
 from manent_server.usecases import inspect
@@ -48,6 +50,17 @@ FILTERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "place and version": {**PLACE, "version": "v7"},
 }
 """Each way to filter, alone and together."""
+SIGHTS: Final[Mapping[str, Scope]] = {
+    "one application": Scope((Area(("app-7",)),)),
+    "applications that never deployed": Scope((Area(("shop-*",)),)),
+    "a few applications": Scope((Area(("app-7?",)), Area(("app-1",), ("env-1",)))),
+    "one environment": Scope((Area(environments=("env-1",)),)),
+    "environments that never were used": Scope((Area(environments=("prod-*",)),)),
+    "a place": Scope((Area(("app-7",), ("env-1",)),)),
+    "all but some": Scope((Area(),), (Area(("app-*",), ("env-1",)), Area(("app-9",)))),
+    "all but everything here": Scope((Area(),), (Area(("app-*",)),)),
+}
+"""What somebody may see who may not see everything."""
 
 
 def of_a_long_history(folder: Path, settings: Mapping[str, str], size: Size) -> list[Figure]:
@@ -92,7 +105,8 @@ def _figures(many: Core, few: Core, size: Size) -> list[Figure]:
     rounds = interleave(size.pairs, lambda: _slowest(many), lambda: _slowest(few))
     name = f"list, inventory and board, p99, {size.listed} deploys beside {_FEW}"
     each = {which: round(_taken(many, which) / _taken(few, which), 2) for which in FILTERS}
-    return [ratio(name, "ms", [Pair(*pair) for pair in rounds], _GOAL, each=each)]
+    scoped = {which: round(_seen(many, which) / _seen(few, which), 2) for which in SIGHTS}
+    return [ratio(name, "ms", [Pair(*pair) for pair in rounds], _GOAL, each=each, scoped=scoped)]
 
 
 def _slowest(core: Core) -> float:
@@ -103,6 +117,8 @@ def _slowest(core: Core) -> float:
 def _reads(core: Core) -> Iterator[Callable[[], object]]:
     for which in FILTERS:
         yield partial(_list, core, which)
+    for which in SIGHTS:
+        yield partial(_scoped, core, which)
     yield lambda: _further(core)
     yield lambda: inspect.inventory(core.desk)
     yield lambda: inspect.environment(core.desk, "env-1")
@@ -110,6 +126,14 @@ def _reads(core: Core) -> Iterator[Callable[[], object]]:
 
 def _list(core: Core, which: str) -> dict[str, Any]:
     return inspect.deploys(core.desk, DeployFilter(**FILTERS[which]))
+
+
+def _scoped(core: Core, which: str) -> dict[str, Any]:
+    """Both what is listed and what is live there."""
+    desk = replace(core.desk, sight=SIGHTS[which])
+    inspect.inventory(desk)
+    inspect.deploys(desk, DeployFilter(states=FILTERS["live"]["states"]))
+    return inspect.deploys(desk, DeployFilter())
 
 
 def _further(core: Core) -> dict[str, Any]:
@@ -123,6 +147,11 @@ def _further(core: Core) -> dict[str, Any]:
 def _taken(core: Core, which: str) -> float:
     """The median of some, in milliseconds."""
     return percentile([_once(lambda: _list(core, which)) for _ in range(9)], 0.5)
+
+
+def _seen(core: Core, which: str) -> float:
+    """The same, of somebody who may not see everything."""
+    return percentile([_once(lambda: _scoped(core, which)) for _ in range(9)], 0.5)
 
 
 def _once(read: Callable[[], object]) -> float:

@@ -56,7 +56,7 @@ def deploys(desk: Desk, wanted: DeployFilter) -> dict[str, Any]:
     )
     with desk.store.read() as tx:
         where = place(tx, desk, wanted.application, wanted.environment)
-        rows, after = finding.page(tx, replace(page, **where))
+        rows, after = finding.page(tx, replace(page, **where, seen=_only_seen(tx, desk)))
         return view.page(_all_shown(tx, desk, rows), after)
 
 
@@ -64,13 +64,25 @@ def place(
     tx: Transaction, desk: Desk, application: str | None, environment: str | None
 ) -> dict[str, Any]:
     """Both as they are stored, each known here, now or from before."""
-    sees = desk.sight.touches
-    applications = [name for name in policy.applications(tx) if sees(name, None)]
-    environments = [row.name for row in queue.environments(tx) if sees(None, row.name)]
+    applications, environments = _seen(tx, desk)
     return {
         "application": _known(application, "application", applications),
         "environment": _known(environment, "environment", environments),
     }
+
+
+def _only_seen(tx: Transaction, desk: Desk) -> tuple[list[str], list[str]] | None:
+    """None for who sees everything."""
+    return None if desk.sight.is_everywhere else _seen(tx, desk)
+
+
+def _seen(tx: Transaction, desk: Desk) -> tuple[list[str], list[str]]:
+    """The applications and the environments in sight, now or from before."""
+    sees = desk.sight.touches
+    return (
+        [name for name in policy.applications(tx) if sees(name, None)],
+        [row.name for row in queue.environments(tx) if sees(None, row.name)],
+    )
 
 
 def _known(text: str | None, what: str, known: Sequence[str]) -> str | None:
@@ -272,6 +284,7 @@ def _last(tx: Transaction, desk: Desk, environment: str) -> dict[str, Any] | Non
         before=None,
         limit=1,
         sight=desk.sight,
+        seen=_only_seen(tx, desk),
     )
     rows, _ = finding.page(tx, wanted)
     return _shown(tx, desk, rows[0]) if rows else None
