@@ -19,6 +19,7 @@ from manent_server.usecases import (
     promote,
     recover,
     regate,
+    review,
     roll_back,
     skip_wait,
     submit,
@@ -55,7 +56,7 @@ class Calls:
     skip_wait: Call = skip_wait.skip_wait
     abandon: Call = abandon.abandon
     resolve: Call = answering.answer
-    restore: Call = restoring.listing
+    restore: Call = review.review
     decide_restored: Call = restoring.decide
     open_restored: Call = restoring.open_up
     retry: Call = retrying.retry

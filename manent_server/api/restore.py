@@ -1,15 +1,21 @@
 """Routes of operators about a restored database: they work while nothing else begins."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from manent_server.api import restore_shapes as shapes
-from manent_server.api.restore_bodies import CloseBody, DropBody, OpenBody, ResumeBody
+from manent_server.api.restore_bodies import (
+    CloseBody,
+    DropBody,
+    OpenBody,
+    RestoreQuery,
+    ResumeBody,
+)
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.domain.access import ADMINISTER, AUDIT
-from manent_server.usecases.requests import OpenRequest, RestoreRequest
+from manent_server.usecases.requests import OpenRequest, RestoreLook, RestoreRequest
 
 router = APIRouter(prefix=f"{PREFIX}/admin/restore", route_class=Route, tags=["admin"])
 _NEEDS = needs(ADMINISTER, while_fenced=True)
@@ -21,9 +27,14 @@ _NEEDS = needs(ADMINISTER, while_fenced=True)
     response_model_exclude_none=True,
     openapi_extra=needs(AUDIT),
 )
-def listing(asked: Asked) -> Any:
-    """Whether the database went back in time, and what is to become of its live deploys."""
-    return asked.calls.restore(asked.desk, caller=asked.caller)
+def listing(asked: Asked, query: Annotated[RestoreQuery, Query()]) -> Any:
+    """Whether the database went back in time, and what is known of its live deploys.
+
+    With `observe` their targets are asked too, by the hook of that name: at most 100 of them,
+    within half a minute. Only a process with a worker can do that, for who may administer.
+    """
+    request = RestoreLook(tuple(query.deploy), query.observe)
+    return asked.calls.restore(asked.desk, request, caller=asked.caller)
 
 
 @router.post("/resume", response_model=shapes.Decided, openapi_extra=_NEEDS)

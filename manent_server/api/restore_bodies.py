@@ -4,10 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from manent_server.api.bodies import Body
+from manent_server.api.bodies import Body, Parameters
 from manent_server.api.fields import Reason, Text
 
 Deploys = Annotated[list[Text], Field(max_length=1000)]
+
+
+class RestoreQuery(Parameters):
+    """Which live deploys to show, and whether to ask their targets."""
+
+    deploy: Deploys = Field(default=[], description="Ids or addresses; all if none is named.")
+    observe: bool = Field(default=False, description="Ask their targets what runs there.")
 
 
 class ResumeBody(Body):

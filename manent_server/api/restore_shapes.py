@@ -37,6 +37,18 @@ class Lost(Shape):
     records: list[Recorded]
 
 
+class Seen(Shape):
+    """What `observe` says of a target; `why` says why nothing.
+
+    `version` runs there; `in_place`: whether that is the deploy's.
+    """
+
+    target: str
+    version: str | None = None
+    in_place: bool | None = None
+    why: str | None = None
+
+
 class Undecided(Shape):
     """A live deploy; `outcome` is how it ended after the restored point, by the audit's file."""
 
@@ -53,10 +65,15 @@ class Undecided(Shape):
     decision: str | None = None
     outcome: str | None = None
     records: list[Recorded]
+    observed: list[Seen] | None = None
 
 
 class Restore(Shape):
-    """Whether nothing begins and why, and what is to be decided."""
+    """Whether nothing begins and why, and what is to be decided.
+
+    `record` and `observing` say whether the audit's file was read and targets were asked, or why
+    not.
+    """
 
     fenced: bool
     why: str | None = None
@@ -66,6 +83,7 @@ class Restore(Shape):
     known: Point | None = None
     missing: Missing | None = None
     record: str | None = None
+    observing: str | None = None
     undecided: int
     items: list[Undecided]
     lost: list[Lost]

@@ -9,6 +9,7 @@ from manent_server.domain import liveness
 from manent_server.engine.control import Watch
 from manent_server.engine.identity import Identity, identify
 from manent_server.engine.journey import Journey
+from manent_server.engine.observing import AT_ONCE, Observer
 from manent_server.engine.runtime import Pools, Runtime
 from manent_server.engine.shop import Caps, Lifeline, Shop
 from manent_server.observability.prompt import Prompt
@@ -143,6 +144,22 @@ def guard(house: House) -> Guard:
         name=settings.executor_id,
         fences=settings.restore_guard == FENCE,
     )
+
+
+def observer(house: House) -> Observer:
+    """What asks targets what runs there, for the list of a restored database."""
+    settings = house.settings
+
+    def runner(folder: Path) -> Runner:
+        return Runner(
+            external=settings.plugins.external,
+            state_dir=folder,
+            warm=1,
+            processes=AT_ONCE,
+            line_limit=settings.logs.line_limit,
+        )
+
+    return Observer(house.host, house.secrets, house.redactor, runner)
 
 
 def sentry(house: House, guard: Guard, on_changed: Callable[[str], None]) -> Sentry:

@@ -10,6 +10,7 @@ from manent_server import settings as configuration
 from manent_server.domain.errors import ConfigurationError, ManentError, Unavailable
 from manent_server.domain.secret import Secret, names_a_secret
 from manent_server.engine.dispatch import Dispatcher
+from manent_server.engine.observing import Observer
 from manent_server.engine.version import build
 from manent_server.observability import log, trace
 from manent_server.observability.metrics import Metrics
@@ -107,7 +108,9 @@ class House:
         """The chats by the settings in force when one is opened."""
         return Chats(self.secrets, self.redactor)
 
-    def desk(self, report: Callable[[], Mapping[str, Any]]) -> Desk:
+    def desk(
+        self, report: Callable[[], Mapping[str, Any]], *, observer: Observer | None = None
+    ) -> Desk:
         """The use cases' collaborators."""
         return Desk(
             store=self.store,
@@ -117,6 +120,7 @@ class House:
             settings=lambda: self.settings,
             report=report,
             metrics=self.metrics,
+            observer=observer,
         )
 
     def reload(self, stop: Callable[[], bool] = never) -> None:

@@ -120,9 +120,17 @@ def _restoring(config: Path | None, *, local: bool) -> "Restoring":
 
 
 @restore_app.command(name="list")
-def restore_list(config: Config = None, *, local: Local = False) -> None:
+def restore_list(
+    deploys: Deploys = None,
+    config: Config = None,
+    *,
+    observe: Annotated[
+        bool, typer.Option(help="Have the targets asked what runs there, by the hook observe.")
+    ] = True,
+    local: Local = False,
+) -> None:
     """Say whether nothing begins and why, and what is known of each live deploy."""
-    _restoring(config, local=local).listing()
+    _restoring(config, local=local).listing(deploys or (), observes=observe)
 
 
 @restore_app.command(name="resume")

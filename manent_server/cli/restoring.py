@@ -3,7 +3,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from manent_cli.asking import ask
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from manent_server.usecases.desk import Desk
 
 _PATH = "/admin/restore"
+_LONG = 90.0
+"""Seconds: targets are asked meanwhile."""
 
 
 class Restoring:
@@ -25,15 +27,26 @@ class Restoring:
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
 
-    def listing(self) -> None:
-        """Print whether nothing begins and why, and what is to be decided."""
+    def listing(self, deploys: Sequence[str], *, observes: bool) -> None:
+        """Print whether nothing begins and why, and what is known of what is to be decided.
+
+        Args:
+            deploys: Which; all if none is named.
+            observes: Have their targets asked.
+        """
 
         def on_desk(desk: "Desk", caller: Caller) -> Any:
-            from manent_server.usecases import restore
+            from manent_server.usecases import review
+            from manent_server.usecases.requests import RestoreLook
 
-            return restore.listing(desk, caller=caller)
+            return review.review(desk, RestoreLook(tuple(deploys), observes), caller=caller)
 
-        show(self._asked(lambda session: session.client.get(_PATH), on_desk))
+        query = {"deploy": list(deploys), "observe": str(observes).lower()}
+
+        def over_http(session: Session) -> Any:
+            return session.client.get(_PATH, query, timeout=_LONG)
+
+        show(self._asked(over_http, on_desk))
 
     def decide(self, decision: str, body: Mapping[str, Any], *, is_sure: bool = True) -> None:
         """Say what is to become of deploys.
@@ -84,7 +97,7 @@ def _look(house: "House") -> "Desk":
     guard = crew.guard(house)
     if guard.fences:
         guard.look()
-    return house.desk(dict)
+    return house.desk(dict, observer=crew.observer(house))
 
 
 def _demand_yes(decision: str) -> None:

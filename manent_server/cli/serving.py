@@ -50,7 +50,8 @@ class Service:
         self._switches = Switches()
         self._crew: Crew | None = None
         self._couriers: Sequence[Fleet] = ()
-        self._desk = house.desk(self._report)
+        observer = crews.observer(house) if runs is not None else None
+        self._desk = house.desk(self._report, observer=observer)
         self._refusals = Refusals(house.store)
         self._receivers = receivers.jobs(house.settings)
         self._tally = Tally(self._refusals)

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from manent_server.domain.errors import ManentError
+from manent_server.domain.order import Order
 from manent_server.domain.plan import Step
 from manent_server.domain.secret import Secret
 from manent_server.engine.run import Run
+from manent_server.plugins.host import Host
 from manent_server.settings.fill import CONFIG_PREFIX, fill, is_template
+from manent_server.store.deploys import Deploy
 from manent_server.store.work import StepRow
 
 
@@ -72,8 +75,9 @@ def context(
         ManentError: A secret or configuration key is missing; the artifact cannot be had.
     """
     deploy = run.deploy
-    options = _filled(run, step, aim)
-    options, secrets = run.shop.secrets.fill(_configured(options, aim.configuration))
+    place = Place(deploy, run.order, step.target or "")
+    options = configured(filled(run.shop.host, place, version=aim.version), aim.configuration)
+    options, secrets = run.shop.secrets.fill(options)
     run.shop.redactor.add(secrets)
     past = run.prepared["past"].get(step.target)
     done = [row for row in rows.values() if row.state == "succeeded"]
@@ -115,14 +119,23 @@ def _fetched(run: Run, aim: Aim) -> dict[str, str] | None:
     return {"path": str(fetched.path), "sha256": fetched.sha256}
 
 
-def _filled(run: Run, step: Step, aim: Aim) -> Any:
+@dataclass(frozen=True)
+class Place:
+    """One target of a deploy."""
+
+    deploy: Deploy
+    order: Order
+    target: str
+
+
+def filled(host: Host, place: Place, *, version: str) -> Any:
     """The target's options with `{version}` and its like filled in where the plugin says so."""
-    templates = run.shop.host.plugin(run.order.plugin).templates
+    templates = host.plugin(place.order.plugin).templates
     values = {
-        "application": run.deploy.application,
-        "environment": run.deploy.environment,
-        "target": step.target or "",
-        "version": aim.version,
+        "application": place.deploy.application,
+        "environment": place.deploy.environment,
+        "target": place.target,
+        "version": version,
     }
 
     def walk(value: Any, path: str) -> Any:
@@ -133,14 +146,15 @@ def _filled(run: Run, step: Step, aim: Aim) -> Any:
         is_filled = isinstance(value, str) and is_template(path, templates)
         return fill(value, **values) if is_filled else value
 
-    return walk(run.order.targets[step.target or ""], "")
+    return walk(place.order.targets[place.target], "")
 
 
-def _configured(value: Any, configuration: Mapping[str, Any]) -> Any:
+def configured(value: Any, configuration: Mapping[str, Any]) -> Any:
+    """It, with what its `config://` references name in the snapshot."""
     if isinstance(value, Mapping):
-        return {key: _configured(item, configuration) for key, item in value.items()}
+        return {key: configured(item, configuration) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_configured(item, configuration) for item in value]
+        return [configured(item, configuration) for item in value]
     if not isinstance(value, str) or not value.startswith(CONFIG_PREFIX):
         return value
     key = value.removeprefix(CONFIG_PREFIX)

@@ -42,7 +42,11 @@ def verify(context: Context) -> bool | None:
 
 @hookspec(firstresult=True)
 def observe(context: Context) -> Observation | None:
-    """Say what runs on the target, changing nothing; None when it cannot be told."""
+    """Say what runs on the target, changing nothing; None when it cannot be told.
+
+    It is asked after an interrupted hook, and outside of any run for the list of a restored
+    database: then `artifact` is None, `attempt` is 1 and nothing it prints is kept.
+    """
 
 
 @hookspec(firstresult=True)

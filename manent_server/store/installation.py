@@ -52,12 +52,17 @@ class Installation:
         return self.fenced_at is not None
 
     @property
+    def lost(self) -> tuple[int, int]:
+        """The first and the last number that the record lost; nothing if the last is lower."""
+        return (self.restored_number or 0) + 1, self.known_number or 0
+
+    @property
     def words(self) -> str:
         """Why nothing may begin, in one sentence."""
         back = f"the database went back in time: its record ends at {self.restored_number}"
         if (self.known_epoch or 0) > (self.restored_epoch or 0):
             back += f" of epoch {self.restored_epoch}"
-        first, last = (self.restored_number or 0) + 1, self.known_number or 0
+        first, last = self.lost
         if last < first:
             return f"{back}, and epoch {self.known_epoch} is known; nothing begins"
         return f"{back}, and {last} is known: {first} to {last} are missing; nothing begins"
@@ -183,11 +188,19 @@ def resume(tx: Transaction, resumed: Resumed) -> None:
     tx.connection.execute(insert.on_conflict_do_nothing())
 
 
-def resumed(tx: Transaction) -> dict[str, Resumed]:
-    """Every deploy that may go on, by its id."""
-    r = tx.tables.resumed
-    rows = tx.connection.execute(sa.select(r.c.deploy, r.c.decided_by, r.c.decided_at, r.c.reason))
-    return {row.deploy: Resumed(*row) for row in rows}
+def resumed(tx: Transaction, *, is_live: bool = False) -> dict[str, Resumed]:
+    """Every deploy that may go on, by its id.
+
+    Args:
+        tx: For reading.
+        is_live: Without those that were ended or cancelled after all.
+    """
+    d, r = tx.tables.deploys, tx.tables.resumed
+    query = sa.select(r.c.deploy, r.c.decided_by, r.c.decided_at, r.c.reason)
+    if is_live:
+        query = query.join(d, d.c.id == r.c.deploy)
+        query = query.where(d.c.state.in_(LIVE_STATES), d.c.cancel_requested_at.is_(None))
+    return {row.deploy: Resumed(*row) for row in tx.connection.execute(query)}
 
 
 def forget_resumed(tx: Transaction) -> None:

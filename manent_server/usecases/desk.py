@@ -8,6 +8,7 @@ from manent_server.domain import names
 from manent_server.domain.access import ALL, READ, Caller, Scope
 from manent_server.domain.errors import NotFound
 from manent_server.engine.dispatch import Dispatcher
+from manent_server.engine.observing import Observer
 from manent_server.observability.metrics import Metrics
 from manent_server.plugins.host import Host
 from manent_server.settings.values import Application, Environment, Placement, Settings
@@ -27,7 +28,8 @@ class Desk:
 
     `settings` gives the policy this process read last; `report` names what this process
     itself does (`draining`, `running`, `reasons`) for readiness. What lies outside of `sight`
-    does not exist for whoever works at this desk.
+    does not exist for whoever works at this desk. `observer` asks targets while nothing may begin,
+    where this process runs hooks.
     """
 
     store: Store
@@ -39,6 +41,7 @@ class Desk:
     metrics: Metrics
     sight: Scope = ALL
     issuers: Issuers = field(default_factory=Issuers)
+    observer: Observer | None = None
 
     def seen_by(self, caller: Caller) -> "Desk":
         """The same desk for somebody who may not see everything."""

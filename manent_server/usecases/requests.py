@@ -263,6 +263,17 @@ class RecoverRequest:
 
 
 @dataclass(frozen=True)
+class RestoreLook:
+    """Which live deploys of a restored database to show, all if none is named.
+
+    `observes`: their targets are asked what runs there.
+    """
+
+    deploys: Sequence[str] = ()
+    observes: bool = False
+
+
+@dataclass(frozen=True)
 class RestoreRequest:
     """What is to become of live deploys of a restored database.
 

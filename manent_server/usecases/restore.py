@@ -20,9 +20,9 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.installation import Installation, Resumed
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import lost, once, reopen, view
+from manent_server.usecases import lost, once, reopen
 from manent_server.usecases.desk import Desk
-from manent_server.usecases.lost import Story, Told
+from manent_server.usecases.lost import Told
 from manent_server.usecases.requests import IdempotencyKey, OpenRequest, RestoreRequest
 
 DECIDED: Final = "restore.decided"
@@ -36,73 +36,6 @@ OUTCOMES: Final[Mapping[str, Standing]] = {
 _SUBJECT: Final = "restore"
 _MOST: Final = 100_000
 _NAMED: Final = 5
-
-
-def listing(desk: Desk, *, caller: Caller) -> dict[str, Any]:
-    """Whether nothing begins and why; every live deploy with what is known of it."""
-    caller.demand(access.AUDIT)
-    with desk.store.read() as tx:
-        row = installation.read(tx)
-        if row is None or not row.is_fenced:
-            return {"fenced": False, "undecided": 0, "items": [], "lost": []}
-        told = lost.read(tx, desk.settings().audit.file, number=row.restored_number or 0)
-        resumed = installation.resumed(tx)
-        live = deploys.live(tx)
-        known = deploys.versions(tx, list(told.deploys))
-    items = [_item(one, resumed.get(one.id), told.deploys.get(one.id)) for one in live]
-    gone = [_gone(name, story) for name, story in told.deploys.items() if name not in known]
-    return {
-        **_fence(row),
-        "record": told.problem or "read",
-        "undecided": sum(item["decision"] is None for item in items),
-        "items": items,
-        "lost": gone,
-    }
-
-
-def _fence(row: Installation) -> dict[str, Any]:
-    first, last = (row.restored_number or 0) + 1, row.known_number or 0
-    return {
-        "fenced": True,
-        "why": row.words,
-        "since": view.instant(row.fenced_at),
-        "by": row.fenced_by,
-        "restored": {"epoch": row.restored_epoch, "audit_number": row.restored_number},
-        "known": {"epoch": row.known_epoch, "audit_number": row.known_number},
-        "missing": {"first": first, "last": last} if last >= first else None,
-    }
-
-
-def _item(row: Deploy, resumed: Resumed | None, story: Story | None) -> dict[str, Any]:
-    decision = "resume" if resumed is not None else None
-    if row.cancel_requested_at is not None:
-        decision = "cancel"
-    return {
-        "id": row.id,
-        "application": row.application,
-        "environment": row.environment,
-        "number": row.number,
-        "version": row.version,
-        "kind": row.kind,
-        "state": row.state,
-        "phase": row.phase,
-        "requested_by": row.requested_by,
-        "requested_at": view.instant(row.requested_at),
-        "decision": decision,
-        "outcome": story.outcome if story else None,
-        "records": story.records if story else [],
-    }
-
-
-def _gone(name: str, story: Story) -> dict[str, Any]:
-    return {
-        "id": name,
-        "application": story.application,
-        "environment": story.environment,
-        "version": story.version,
-        "outcome": story.outcome,
-        "records": story.records,
-    }
 
 
 def decide(
@@ -188,7 +121,8 @@ def _resume(tx: Transaction, row: Deploy, caller: Caller, *, reason: str | None)
 def _cancel(tx: Transaction, row: Deploy, caller: Caller, *, reason: str | None) -> None:
     at = row.cancel_requested_at or tx.now()
     by = row.cancel_by or caller.name
-    deploys.update(tx, row.id, cancel_requested_at=at, cancel_by=by, cancel_reason=reason)
+    why = reason or row.cancel_reason
+    deploys.update(tx, row.id, cancel_requested_at=at, cancel_by=by, cancel_reason=why)
     # A rollback that was cut short is never hidden behind the cancel.
     outcome = Outcome.ROLLBACK_FAILED if closing.is_half_undone(tx, row) else Outcome.CANCELLED
     closing.close(tx, Ending(row.id, None, outcome, actor=caller, is_on_word=True))
@@ -253,9 +187,9 @@ def _open(
             code="undecided",
             next="admin restore resume, close or cancel each; or open --force --reason TEXT",
         )
-    told: Told = lost.read(tx, desk.settings().audit.file, number=row.restored_number or 0)
+    told: Told = lost.read(tx, desk.settings().audit.file, row.lost)
     known = row.known.with_number(told.last)
-    resumed = sorted(installation.resumed(tx))
+    resumed = sorted(installation.resumed(tx, is_live=True))
     detail = {"forced": request.force, "undecided": left, "resumed": resumed}
     said = reopen.reopen(tx, row, known, reopen.Words(caller, request.reason, detail))
     return {

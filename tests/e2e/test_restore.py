@@ -16,7 +16,8 @@ _MOST = 20
 
 
 def config(ledger: Ledger) -> Config:
-    return {"applications": {f"app-{n}": ledger.application() for n in range(_MOST)}}
+    asked = ledger.application(hooks=("deploy", "rollback", "observe"))
+    return {"applications": {f"app-{n}": asked for n in range(_MOST)}}
 
 
 def fenced(rig: Rig) -> str:
@@ -51,7 +52,7 @@ def dumped_in_between(rig: Rig) -> list[str]:
         Those of before the dump.
     """
     names = [f"app-{n}" for n in range(4 if dumps.is_sqlite(rig) else _MOST)]
-    rig.ledger.tell({"sleep": 60}, application="app-0", version="1")
+    rig.ledger.tell({"sleep": 60}, application="app-0", version="1", hook="deploy")
     first = [rig.deploy("1", application=name)["id"] for name in names]
     until(lambda: rig.ledger.runs(application="app-0"), what="the first hook")
     dumps.dump(rig)
@@ -70,6 +71,22 @@ def what_is_known(rig: Rig, first: list[str]) -> None:
     assert set(outcomes) <= set(first)
     assert len(found["lost"]) == len(first)
     assert {lost["version"] for lost in found["lost"]} == {"2"}
+
+
+def what_is_observed(rig: Rig, first: list[str]) -> None:
+    """The list asks the targets what runs there; no other hook runs, also without any server."""
+    runs = len(rig.ledger.runs())
+    rig.ledger.tell({"print": '{"version": "2", "in_place": false}'}, hook="observe")
+    rig.ledger.tell({"exit": 3}, hook="observe", application="app-0")
+    found = rig.get("/admin/restore", observe=True)
+    seen = {item["id"]: item["observed"] for item in found["items"]}
+    assert found["observing"] == "asked"
+    assert seen[first[-1]] == [{"target": "host", "version": "2", "in_place": False}]
+    assert "observe failed" in seen[first[0]][0]["why"]
+    local = rig.server_cli(["admin", "restore", "list", first[-1], "--local"])
+    [item] = json.loads(local.stdout)["items"]
+    assert item["observed"][0]["in_place"] is False, local.stderr
+    assert {run.hook for run in rig.ledger.runs()[runs:]} == {"observe"}
 
 
 def what_the_page_says(rig: Rig, first: list[str]) -> None:
@@ -105,17 +122,20 @@ def test_the_restore_drill(shared: Rig) -> None:
     first = dumped_in_between(shared)
     assert shared.stop() == 0
     dumps.restore(shared)
-    runs = len(shared.ledger.runs())
     shared.start(wait=False)
     assert "are missing; nothing begins" in fenced(shared)
     what_is_known(shared, first)
+    what_is_observed(shared, first)
+    runs = len(shared.ledger.runs())
     what_the_page_says(shared, first)
     assert ask(shared, "close", deploys=[first[-1]], outcome="deployed")["status"] == 200
     shared.kill()
     shared.start(wait=False)
     fenced(shared)
     all_is_decided(shared, first[-2], first[-3])
-    assert len(shared.ledger.runs()) == runs
+    assert {run.hook for run in shared.ledger.runs()[runs:]} <= {"observe"}
+    shared.ledger.tell()
+    runs = len(shared.ledger.runs())
     said = dumps.run(shared, dumps.commands("restore.md", "open"))
     assert not said, said
     until(shared.is_ready, what="the opened server", limit=60.0)

@@ -11,7 +11,7 @@ from manent_server.domain.installation import least_epoch_of_deploys
 from manent_server.domain.marks import Sort
 from manent_server.observability.audit_file import AuditFile
 from manent_server.store import audit_positions, installation
-from manent_server.usecases import cancel, mark, restore, submit
+from manent_server.usecases import cancel, mark, restore, review, submit
 from manent_server.usecases.requests import (
     CancelRequest,
     DeployRequest,
@@ -46,7 +46,7 @@ def test_each_live_deploy_is_decided_then_it_opens(core: Core) -> None:
     ran = core.submit("mail", version="2")
     waits = core.submit("news", version="3")
     fence(core)
-    found = restore.listing(core.desk, caller=ADMIN)
+    found = review.review(core.desk, caller=ADMIN)
     assert {item["id"]: item["decision"] for item in found["items"]} == {
         running.deploy.id: None, ran: None, waits: None,
     }  # fmt: skip
@@ -109,7 +109,7 @@ def test_the_pages_own_steps_work_while_fenced(core: Core) -> None:
     assert refused.value.code == "restore_fenced"
     assert cancel.cancel(core.desk, waits, CancelRequest(), caller=ADMIN)["outcome"] == "cancelled"
     assert mark.put(core.desk, MarkRequest(Sort.LOCK, "look", "shop", "staging"), caller=ADMIN)
-    found = restore.listing(core.desk, caller=ADMIN)
+    found = review.review(core.desk, caller=ADMIN)
     assert [item["id"] for item in found["items"]] == [other]
 
 
@@ -127,7 +127,7 @@ def test_forced_open_is_on_record_with_what_was_undecided(core: Core) -> None:
 
 def test_nothing_is_decided_where_nothing_is_fenced(core: Core) -> None:
     deploy = core.submit("shop")
-    assert restore.listing(core.desk, caller=ADMIN)["fenced"] is False
+    assert review.review(core.desk, caller=ADMIN)["fenced"] is False
     for act in (
         lambda: decide(core, "resume", deploy),
         lambda: restore.open_up(core.desk, OpenRequest(), caller=ADMIN),
@@ -178,8 +178,13 @@ def test_the_file_of_the_record_says_what_became_of_each(core: Core, tmp_path: P
     core.configure(audit=audit)
     fence(core)
     with core.store.write() as tx:
-        installation.update(tx, restored_number=number)
-    found = restore.listing(core.desk, caller=ADMIN)
+        installation.update(tx, restored_number=number, known_number=number + 5)
+    found = review.review(core.desk, caller=ADMIN)
+    # Others write it too, each on its own machine: nobody may take a part for the whole.
+    assert "lacks 2 of these records" in found["record"]
+    with core.store.write() as tx:
+        installation.update(tx, known_number=number + 3)
+    found = review.review(core.desk, caller=ADMIN)
     assert found["record"] == "read"
     [item] = found["items"]
     assert (item["outcome"], [one["action"] for one in item["records"]]) == (
@@ -189,11 +194,11 @@ def test_the_file_of_the_record_says_what_became_of_each(core: Core, tmp_path: P
     [lost] = found["lost"]
     assert (lost["id"], lost["version"], lost["outcome"]) == ("f" * 26, "8", "failed")
     (tmp_path / "audit.jsonl").write_text(f'{{"number":{number},"hash":"x","record":{{}}}}\n')
-    found = restore.listing(core.desk, caller=ADMIN)
+    found = review.review(core.desk, caller=ADMIN)
     assert "another installation" in found["record"]
 
 
 def test_only_an_operator_decides(core: Core) -> None:
     fence(core)
     with pytest.raises(NotAllowed):
-        restore.listing(core.desk, caller=VIEWER)
+        review.review(core.desk, caller=VIEWER)
