@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from manent_server.bootstrap import rota
 from manent_server.bootstrap.house import House, connect_to
 from manent_server.domain import liveness
 from manent_server.engine.control import Watch
@@ -39,19 +40,25 @@ _LOOK = timedelta(seconds=2)
 
 def watch(house: House, desk: Desk) -> None:
     """Let the metrics show the installation, and what is configured and repeated here."""
-    ask = Prompt(lambda: census.read(desk))
+    ask = Prompt(lambda: census.read(desk, rota.rests(desk)))
     house.metrics.watch_executors(lambda: ask().beats)
     house.metrics.watch_sinks(lambda: ask().sinks)
     house.metrics.watch_audit(lambda: (ask().unchained, ask().audit))
     house.metrics.watch_installation(lambda: ask().census)
     house.metrics.of_the_process.watch_repeats(house.store.repeats)
     house.metrics.of_the_process.watch_interval(lambda: _interval(house.settings))
+    house.metrics.of_the_process.watch_patience(lambda: _patience(house.settings))
 
 
 def _interval(settings: Settings) -> float:
     """How often pruning is due, in seconds; 0 while retention is off."""
     is_on = settings.retention.max_age > timedelta(0)
     return settings.retention.interval.total_seconds() if is_on else 0.0
+
+
+def _patience(settings: Settings) -> float:
+    """After how many seconds of silence a worker is taken over from; 0 while that is off."""
+    return settings.recovery.auto_recover_after.total_seconds()
 
 
 def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:

@@ -8,13 +8,13 @@ from typing import Any
 
 from manent_server import settings as configuration
 from manent_server.domain.errors import ConfigurationError, ManentError, Unavailable
-from manent_server.domain.secret import Secret, names_a_secret
+from manent_server.domain.secret import Secret
 from manent_server.engine.dispatch import Dispatcher
 from manent_server.engine.observing import Observer
 from manent_server.engine.version import build
 from manent_server.observability import log, trace
 from manent_server.observability.metrics import Metrics
-from manent_server.observability.redaction import MIN_LENGTH, Redactor
+from manent_server.observability.redaction import MIN_LENGTH, Redactor, in_variables
 from manent_server.observability.trace import Tracer
 from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
@@ -198,9 +198,10 @@ def _known_secrets(environ: Mapping[str, str], password: str | None) -> list[Sec
     Variables whose names say so are secrets, whoever reads them: a `${NAME}` in manent.yml, a hook,
     a library. What `secret://` names is learned when it is read.
     """
-    found = [value for name, value in environ.items() if names_a_secret(name)]
-    found += [password] if password is not None else []
-    return [Secret(value) for value in found if len(value.strip()) >= MIN_LENGTH]
+    found = in_variables(environ)
+    if password is not None and len(password.strip()) >= MIN_LENGTH:
+        found.append(Secret(password))
+    return found
 
 
 def connect_to(settings: Settings, pool: int) -> Engines:

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,13 +71,35 @@ def main() -> None:
 
 
 def _complain(error: ManentError) -> None:
-    sys.stderr.write(f"manent-server: {error.detail}\n")
+    sys.stderr.write(complaint(error, os.environ))  # noqa: TID251 - the door
+
+
+def complaint(error: ManentError, environ: Mapping[str, str]) -> str:
+    """Its sentence and its next step, each in a line, without a secret of the environment.
+
+    What a plugin says of its own failure may name one.
+    """
+    from manent_server.observability.redaction import Redactor, in_variables
+
+    redact = Redactor(in_variables(environ)).redact
+    # One of several lines would become one: the lines are ours.
+    return "".join(f"{redact(line)}\n" for line in _lines(error))
+
+
+def _lines(error: ManentError) -> list[str]:
+    lines = [f"manent-server: {_in_a_line(error.detail)}"]
     for found in error.errors:
         place = f"{found['file']}:{found['line']}" if found.get("line") else found.get("file", "")
         layer = f" ({found['layer']})" if found.get("layer") else ""
-        sys.stderr.write(f"  {place} {found.get('path', '')}: {found['message']}{layer}\n")
+        message = _in_a_line(found["message"])
+        lines.append(f"  {place} {found.get('path', '')}: {message}{layer}")
     if error.next:
-        sys.stderr.write(f"next: {error.next}\n")
+        lines.append(f"next: {error.next}")
+    return lines
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _exit_code(error: ManentError) -> int:

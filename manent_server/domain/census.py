@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from manent_server.domain.tally import Key
 
@@ -21,11 +21,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Tenancy:
-    """A lease: its token, and until when somebody has it."""
+    """A lease: its token, until when somebody has it, and how long it rests between rounds."""
 
     name: str
     token: int
     until: datetime
+    rests: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Census:
         taken_since: Since when the oldest place of an environment is taken.
         approvals: How many wait for people, and since when the oldest.
         marks: Marks in force, by sort and whether manent set them.
-        leases: Of loops.
+        leases: Of the loops that are to run.
         configurations: How many different digests live workers run with.
         is_fenced: Whether a database that went back in time waits for a person.
         tallies: What deploys have added up to.

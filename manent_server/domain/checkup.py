@@ -12,6 +12,8 @@ CLOCK_WRONG: Final = timedelta(seconds=30)
 """One with which sign-ins fail."""
 DISK_LOW: Final = 2 * 1024**3
 DISK_FULL: Final = 200 * 1024**2
+PUNCTUAL: Final = timedelta(minutes=1)
+"""How late what is done now and then may come."""
 LAG: Final = timedelta(minutes=5)
 """A receiver that is so far behind will not catch up by itself, as a rule."""
 
@@ -113,13 +115,19 @@ def durability(values: Mapping[str, str]) -> Finding:
 
 
 def leases(
-    rows: Sequence[HeldLease], expected: Set[str], lost: Set[str], *, at: datetime, lasts: timedelta
+    rows: Sequence[HeldLease],
+    expected: Mapping[str, timedelta],
+    lost: Set[str],
+    *,
+    at: datetime,
+    lasts: timedelta,
 ) -> Finding:
     """Whether each loop has somebody who runs it.
 
     Args:
         rows: Every lease there ever was.
-        expected: The leases that some `serve` process should hold at any time.
+        expected: The leases that some `serve` process should hold, and how long each may be
+            nobody's between two rounds.
         lost: Executors that are lost.
         at: The database's clock.
         lasts: How long a lease lasts.
@@ -133,7 +141,10 @@ def leases(
             f"leases that end too late: {', '.join(far)}; the database's clock was set back",
             "wait until they end, or set the clock right",
         )
-    unheld = sorted(expected - held.keys())
+    last = {row.name: row.until for row in rows}
+    unheld = sorted(
+        name for name, rest in expected.items() if _is_missed(last.get(name), rest, at, lasts)
+    )
     if unheld:
         return fail(
             f"nobody holds: {', '.join(unheld)}",
@@ -146,6 +157,13 @@ def leases(
             f"look again in {2 * lasts.total_seconds():.0f} s: they end by themselves",
         )
     return good(f"each of {len(expected)} loops is held by a server")
+
+
+def _is_missed(until: datetime | None, rest: timedelta, at: datetime, lasts: timedelta) -> bool:
+    """Whether nobody does what a lease is for; `until` is when it last ended, or will."""
+    if rest < lasts:  # whoever has it keeps it between two rounds
+        return until is None or until <= at
+    return until is not None and at - until > rest + PUNCTUAL
 
 
 def lag(name: str, seconds: float, dead: int) -> Finding:

@@ -19,9 +19,9 @@ DEPLOY: Final = "deploy"
 GATES: Final = "gates"
 QUEUE: Final = "queue"
 SUM: Final = "sum"
-MOST_ENVIRONMENTS: Final = 30
+MOST_ENVIRONMENTS: Final = 20
 OTHER: Final = "other"
-"""Stands for every environment after the first thirty."""
+"""Stands for every environment after the first twenty."""
 
 SECONDS: Final[Mapping[str, Sequence[int]]] = {
     DEPLOY: (5, 30, 120, 600, 1800, 7200),

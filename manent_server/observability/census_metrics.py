@@ -99,7 +99,10 @@ MARKS = Metric(
     "All marks in force: locks, freezes, holds, vetoes, stops, set by people or by manent.",
 )
 LEASE_HELD = Metric(
-    "manent_lease_held", "gauge", ("lease",), "1 while one of all processes has a loop's lease."
+    "manent_lease_held",
+    "gauge",
+    ("lease",),
+    "1 while one of all processes has a loop's lease; what is seldom done has none meanwhile.",
 )
 LEASE_TOKEN = Metric(
     "manent_lease_token",
@@ -111,7 +114,7 @@ LEASE_UNHELD = Metric(
     "manent_lease_unheld_seconds",
     "gauge",
     ("lease",),
-    "How long no process of all has a loop's lease; 0 while one does.",
+    "How long a loop of all is overdue: no process has its lease, and its next round was due.",
 )
 CONFIGURATIONS = Metric(
     "manent_configurations",
@@ -232,8 +235,9 @@ def _waiting(census: Census) -> Iterator[Family]:
         if group.phase in _WAITS:
             behind[group.environment] += group.count
     blocked = {name: census.since(census.taken_since.get(name)) for name in behind}
-    # Those in which somebody has waited longest are shown by name.
-    named = sorted(blocked, key=lambda name: (-blocked[name], name))[: tally.MOST_ENVIRONMENTS]
+    # Those in which somebody has waited longest are shown by name; one may be called `other`.
+    named = sorted(blocked.keys() - {tally.OTHER}, key=lambda name: (-blocked[name], name))
+    named = named[: tally.MOST_ENVIRONMENTS]
     rest = [name for name in behind if name not in named]
     for name in named:
         queued.add_metric([name], behind[name])
@@ -253,6 +257,6 @@ def _leases(census: Census) -> Iterator[Family]:
     for lease in census.leases:
         held.add_metric([lease.name], int(lease.until > census.at))
         token.add_metric([lease.name], lease.token)
-        unheld.add_metric([lease.name], census.since(lease.until))
+        unheld.add_metric([lease.name], census.since(lease.until + lease.rests))
     yield from (held, token, unheld, _one(CONFIGURATIONS, census.configurations))
     yield _one(FENCED, int(census.is_fenced))

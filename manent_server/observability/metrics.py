@@ -21,6 +21,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from manent_server.domain import tally
 from manent_server.domain.census import Census
 from manent_server.observability.audit_metrics import AUDIT, Audit, AuditStanding
 from manent_server.observability.census_metrics import CENSUS, Installation
@@ -29,8 +30,11 @@ from manent_server.observability.process_metrics import OF_THE_PROCESS, OfThePro
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _log = logging.getLogger("manent.metrics")
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_METHODS = frozenset({"GET", "POST", "DELETE"})
+_REFUSED = "refused"
+_UNMATCHED = "unmatched"
 _HOOK_SECONDS = (0.1, 1, 10, 60, 600, 3600)
+_REFUSALS = frozenset({*range(400, 500), 503})
 _HTTP_SECONDS = (0.01, 0.05, 0.25, 1, 5)
 
 
@@ -83,7 +87,7 @@ HTTP_REQUESTS = Metric(
     "manent_http_requests_total",
     "counter",
     ("method", "route", "status"),
-    "Requests answered; an unknown path counts as unmatched.",
+    "Requests answered; refused ones (4xx, 503) count by status, not by route.",
 )
 HTTP_SECONDS = Metric(
     "manent_http_request_seconds",
@@ -249,9 +253,14 @@ class Metrics:
         self._hook_seconds.labels(plugin, hook).observe(seconds)
 
     def http_request(self, method: str, route: str, status: int, *, seconds: float) -> None:
-        """Record a request answered; `route` is the pattern, never the path."""
+        """Record a request answered; `route` is the pattern, never the path.
+
+        What a caller did wrong, or the database, says nothing of a route: each route by each way
+        to be refused would be more series than everything else together.
+        """
         known = method if method in _METHODS else "other"
-        self._http_requests.labels(known, route, str(status)).inc()
+        is_refused = status in _REFUSALS and route != _UNMATCHED
+        self._http_requests.labels(known, _REFUSED if is_refused else route, str(status)).inc()
         self._http_seconds.labels(known).observe(seconds)
 
     def log_lines_dropped(self, count: int) -> None:
@@ -347,8 +356,9 @@ def render_reference() -> str:
             "Every process serves `/metrics` on `server.metrics_listen`. Where the meaning says "
             "*all*, the value comes from the database and is the same in every process: show one "
             "of them, such as `max by (...)`. Every other one is about the process that serves it: "
-            "add those up. At most 30 environments are counted by name, the rest as `other`. No "
-            "label holds the name of a person, an application, a version or a deploy. "
+            f"add those up. At most {tally.MOST_ENVIRONMENTS} environments are counted by name, "
+            "the rest as `other`. No label holds the name of a person, an application, a version "
+            "or a deploy. "
             "[Watch manent](../how-to/watch-manent.md) says what to look at.",
             "",
             "| Name | Kind | Labels | Meaning |",

@@ -20,13 +20,19 @@ INTERVAL = Metric(
     (),
     "How often old history is to be pruned; 0 while retention is off.",
 )
+PATIENCE = Metric(
+    "manent_auto_recover_after_seconds",
+    "gauge",
+    (),
+    "After how long a silence others take over a worker's deploys; 0 while that is off.",
+)
 REPEATS = Metric(
     "manent_database_retries_total",
     "counter",
     ("reason",),
     "Transactions of this process that were repeated: outage, or contention for rows and time.",
 )
-OF_THE_PROCESS = (HOOKS, INTERVAL, REPEATS)
+OF_THE_PROCESS = (HOOKS, INTERVAL, PATIENCE, REPEATS)
 
 
 class OfTheProcess:
@@ -36,6 +42,7 @@ class OfTheProcess:
         self._registry = registry
         self._hooks = Gauge(HOOKS.name, HOOKS.help, registry=registry)
         self._interval = Gauge(INTERVAL.name, INTERVAL.help, registry=registry)
+        self._patience = Gauge(PATIENCE.name, PATIENCE.help, registry=registry)
 
     def watch_hooks(self, count: Callable[[], int]) -> None:
         """Show how many hooks run."""
@@ -44,6 +51,10 @@ class OfTheProcess:
     def watch_interval(self, seconds: Callable[[], float]) -> None:
         """Show how often pruning is due."""
         self._interval.set_function(seconds)
+
+    def watch_patience(self, seconds: Callable[[], float]) -> None:
+        """Show when a silent worker is taken over from."""
+        self._patience.set_function(seconds)
 
     def watch_repeats(self, read: Callable[[], Mapping[str, int]]) -> None:
         """Show how often transactions were repeated, by reason."""

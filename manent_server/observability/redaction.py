@@ -8,7 +8,7 @@ known as one (tokens of this server, private keys, passwords inside a URL) goes 
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from manent_server.domain.errors import Invalid
@@ -25,6 +25,12 @@ _LOOKS_SECRET = re.compile(
     re.DOTALL,
 )
 _SIGNS = ("mnt_", "-----BEGIN", "://")
+
+
+def in_variables(environ: Mapping[str, str]) -> list[Secret]:
+    """What variables hold whose names say that it is a secret."""
+    found = [value for name, value in environ.items() if names_a_secret(name)]
+    return [Secret(value) for value in found if len(value.strip()) >= MIN_LENGTH]
 
 
 class Redactor:

@@ -8,6 +8,16 @@ from manent_server.domain.checkup import HeldLease
 from manent_server.store.engine import Engines
 from manent_server.store.transaction import Transaction
 
+_TABLES: Final = (
+    "the tables are not those of this release: restore a backup, or take another database"
+)
+_ADVICE: Final = {
+    "42501": "let the owner of the database grant it: see 'Keep and check the record'",
+    "42P01": _TABLES,
+    "42703": _TABLES,
+    "3F000": _TABLES,
+}
+_ADD_ONLY: Final = ("audit", "audit_chain", "audit_positions")
 _PROMISES: Final = "fsync, synchronous_commit, full_page_writes"
 
 
@@ -25,3 +35,30 @@ def leases(tx: Transaction) -> list[HeldLease]:
     rows = tx.tables.leases
     query = sa.select(rows.c.name, rows.c.holder, rows.c.until).order_by(rows.c.name)
     return [HeldLease(*row) for row in tx.connection.execute(query)]
+
+
+def said(error: BaseException) -> tuple[str, str | None] | None:
+    """What the database said, and what to do about it if that is known; None if it was not it."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return None
+    # The driver's own words, without the statement.
+    primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+    return primary or str(error.orig), _ADVICE.get(getattr(error.orig, "sqlstate", None) or "")
+
+
+def lacking(engines: Engines) -> list[str]:
+    """Tables and sequences on Postgres that the role of this server has too few rights on."""
+    if engines.dialect != "postgresql":
+        return []
+    change = "AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')"
+    query = f"""
+        SELECT n.nspname || '.' || c.relname FROM pg_class c
+        JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname IN ('manent', 'dbos')
+        WHERE CASE c.relkind WHEN 'S' THEN NOT has_sequence_privilege(c.oid, 'USAGE')
+        WHEN 'r' THEN NOT (has_table_privilege(c.oid, 'SELECT')
+            AND has_table_privilege(c.oid, 'INSERT')
+            AND (c.relname = ANY(%s) OR (true {change})))
+        ELSE false END ORDER BY 1
+    """  # noqa: S608 - a text of ours
+    with engines.lone.connect() as connection:
+        return list(connection.exec_driver_sql(query, (list(_ADD_ONLY),)).scalars())

@@ -116,6 +116,13 @@ def is_current(engines: Engines, *, library: Library) -> bool:
         return not _pending(connection) and _has_library(connection, library)
 
 
+def newer(engines: Engines) -> str | None:
+    """The revision of the database if a newer release has made it; this one can work with it."""
+    with engines.lone.connect() as connection:
+        present = _present(connection)
+    return present if present is not None and present not in revisions() else None
+
+
 def _migrate(engines: Engines, library: Library, limits: _Limits) -> MigrationReport:
     refuse_transaction_pooler(engines)
     if is_current(engines, library=library):

@@ -1,6 +1,7 @@
 """Take a census: everything the metrics say of the installation, by a handful of statements."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from manent_server.domain.census import Census, Tenancy
@@ -25,9 +26,14 @@ class Reading:
     census: Census
 
 
-def read(desk: Desk) -> Reading:
-    """Ask the database."""
-    beats, census = _take(desk)
+def read(desk: Desk, rests: Mapping[str, timedelta]) -> Reading:
+    """Ask the database.
+
+    Args:
+        desk: Where.
+        rests: The leases somebody is to have, and how long each may be nobody's meanwhile.
+    """
+    beats, census = _take(desk, rests)
     return Reading(
         beats=beats,
         sinks=sinks.standings(desk),
@@ -37,7 +43,7 @@ def read(desk: Desk) -> Reading:
     )
 
 
-def _take(desk: Desk) -> tuple[list[ExecutorBeat], Census]:
+def _take(desk: Desk, rests: Mapping[str, timedelta]) -> tuple[list[ExecutorBeat], Census]:
     stale_after = desk.settings().recovery.stale_after
     with desk.store.read() as tx:
         at = tx.now()
@@ -58,7 +64,7 @@ def _take(desk: Desk) -> tuple[list[ExecutorBeat], Census]:
             taken_since=rows.taken_since(tx),
             approvals=rows.approvals(tx),
             marks=rows.marks(tx, at=at),
-            leases=[lease for lease in rows.leases(tx) if _is_wanted(desk, lease)],
+            leases=_wanted(rows.leases(tx), rests),
             configurations=len({one.configuration for one in crew if one.id in up}),
             is_fenced=_is_fenced(tx),
             tallies=tallies.everything(tx),
@@ -72,15 +78,6 @@ def _is_fenced(tx: Transaction) -> bool:
     return row is not None and row.is_fenced
 
 
-def _is_wanted(desk: Desk, lease: Tenancy) -> bool:
-    """Whether some process is to have it: not that of a sink which is configured no more."""
-    settings = desk.settings()
-    loop, _, name = lease.name.partition(":")
-    if lease.name == "recovery":
-        return settings.recovery.auto_recover_after > timedelta(0)
-    if loop == "outbox":
-        told = {one.name for one in sinks.known(desk)}
-        return name in told | {f"audit:{one}" for one in receivers.known(desk)}
-    if loop == "chat":
-        return name in settings.chat
-    return not name
+def _wanted(found: Sequence[Tenancy], rests: Mapping[str, timedelta]) -> list[Tenancy]:
+    """Those some process is to have: not that of a sink which is configured no more."""
+    return [replace(lease, rests=rests[lease.name]) for lease in found if lease.name in rests]

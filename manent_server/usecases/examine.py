@@ -1,6 +1,7 @@
 """Checks of an installation that its database answers; none of them changes anything."""
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
 from manent_server.domain import checkup
@@ -46,14 +47,39 @@ def restored(desk: Desk) -> Finding:
     return checkup.good("the database has not gone back in time")
 
 
-def leases(desk: Desk, expected: Set[str], lasts: timedelta) -> Finding:
+@dataclass(frozen=True)
+class Rota:
+    """The leases that are to be held: how long each may be nobody's between two rounds.
+
+    Attributes:
+        everywhere: Those any `serve` process may hold.
+        of_workers: Those only a process with a worker does.
+        lasts: How long a lease lasts.
+    """
+
+    everywhere: Mapping[str, timedelta]
+    of_workers: Mapping[str, timedelta]
+    lasts: timedelta
+
+
+def leases(desk: Desk, rota: Rota) -> Finding:
     """Whether each loop is somebody's who lives."""
     with desk.store.read() as tx:
+        if _is_fenced(tx):
+            return checkup.good("none is held while the database is fenced")
         at = tx.now()
         rows = examination.leases(tx)
         crew = workers.everyone(tx)
         lost = {row.id for row in crew if not executors.is_alive(desk, row, tx)}
-    return checkup.leases(rows, expected, lost, at=at, lasts=lasts)
+    # Without a worker nobody can hold those of workers: that is a finding of its own.
+    has_workers = any(row.id not in lost for row in crew)
+    expected = {**rota.everywhere, **(rota.of_workers if has_workers else {})}
+    return checkup.leases(rows, expected, lost, at=at, lasts=rota.lasts)
+
+
+def _is_fenced(tx: Transaction) -> bool:
+    row = installation.read(tx)
+    return row is not None and row.is_fenced
 
 
 def crew(desk: Desk) -> Finding:

@@ -25,11 +25,13 @@ _PROMOTION = timedelta(seconds=2)
 _DISPOSAL = timedelta(minutes=1)
 _MINUTE = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
+WHILE_RETAINING = _MINUTE
+"""How often it is looked whether a prune is due."""
 
 
 def retaining(settings: Settings, artifacts: Artifacts) -> list[Job]:
     """What workers delete: old history, one of them for all; artifacts, each on its own disk."""
-    often = min(settings.retention.interval, _MINUTE)
+    often = min(settings.retention.interval, WHILE_RETAINING)
     return [
         Job(prune.LEASE, often, lambda desk: prune.Rounds(desk).round, lets_go=True),
         Job(

@@ -15,6 +15,8 @@ from manent_server.usecases.tenure import Tenure
 
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(seconds=2)
+_FIRST = timedelta(seconds=10)
+"""What is seldom done is done soon after a start: a process may not live as long as it rests."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,11 @@ class Loop:
                 _log.exception("loop %s failed; it goes on", self._job.name)
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._job.every.total_seconds()):
+        every = self._job.every
+        rest = min(every, _FIRST)
+        while not self._stopped.wait(rest.total_seconds()):
             self.round()
+            rest = every
         self._tenure.give_up()
 
 

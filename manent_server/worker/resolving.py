@@ -26,6 +26,7 @@ from manent_server.store.workers import LeaseLost
 from manent_server.usecases.desk import Desk
 from manent_server.worker.loops import Job
 
+LEASE = "resolving"
 EVERY = timedelta(milliseconds=500)
 _log = logging.getLogger(__name__)
 _BATCH = 200
@@ -41,7 +42,7 @@ def job(digest: Digest, redactor: Redactor) -> Job:
         digest: Finds the digest of an artifact.
         redactor: Takes secrets out of what is told of failures.
     """
-    return Job("resolving", EVERY, lambda desk: Resolving(desk, digest, redactor).round)
+    return Job(LEASE, EVERY, lambda desk: Resolving(desk, digest, redactor).round)
 
 
 class Resolving:

@@ -8,12 +8,14 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from manent_migrations.naming import Naming
 from manent_server.domain.checkup import Finding, durability
 from manent_server.domain.secret import Secret
 from manent_server.settings.values import NoticeRetry, Webhook
 from manent_server.store import audit_positions as positions
-from manent_server.store import examination, notices, workers
+from manent_server.store import examination, migrate, notices, workers
 from manent_server.usecases import examine
+from manent_server.usecases.examine import Rota
 from tests.integration.core.restoring import gone_back, guard, unfence
 from tests.integration.core.running import Running
 from tests.rig.core import Core
@@ -40,23 +42,31 @@ def test_a_restored_database(core: Core) -> None:
     has(examine.restored(core.desk), "ok")
     guard(core, memory).look()
     has(examine.restored(core.desk), "fail", "went back in time", "restore list")
+    has(examine.leases(core.desk, Rota({"wake": LASTS}, {}, LASTS)), "ok", "fenced")
     unfence(core)
 
 
 def test_leases(core: Core) -> None:
     def look() -> Finding:
-        return examine.leases(core.desk, {"wake"}, LASTS)
+        second = timedelta(seconds=1)
+        return examine.leases(core.desk, Rota({"wake": second}, {"recovery": second}, LASTS))
 
     has(look(), "warn", "no server")
     core.worker("w1")
     with core.store.write() as tx:
         workers.take_lease(tx, "wake", "w1:ab", lasts=LASTS, at=tx.now())
+    has(look(), "fail", "nobody holds: recovery")
+    with core.store.write() as tx:
+        workers.take_lease(tx, "recovery", "w1:ab", lasts=LASTS, at=tx.now())
     has(look(), "ok")
     core.set_worker("w1", heartbeat_at=core.at() - GONE)
     has(look(), "warn", "w1")
     with core.store.write() as tx:
         tx.connection.execute(sa.update(tx.tables.leases).values(until=tx.now() - LASTS))
-    has(look(), "fail", "nobody holds: wake")
+    # Without a worker nobody can hold those of workers.
+    found = look()
+    has(found, "fail", "nobody holds: wake")
+    assert "recovery" not in found.words
 
 
 def test_workers(core: Core) -> None:
@@ -197,3 +207,60 @@ def test_a_database_that_forgets(postgres_core: Core) -> None:
             has(durability(examination.promises(engines)), "fail", "synchronous_commit")
         finally:
             connection.exec_driver_sql(f'ALTER DATABASE "{name}" RESET synchronous_commit')
+
+
+@pytest.mark.postgres
+def test_a_role_that_may_only_read(postgres_core: Core) -> None:
+    """And one that may but add to the record, which is enough."""
+    engines = postgres_core.engines
+    assert examination.lacking(engines) == []
+    schemas = "IN SCHEMA manent, dbos"
+    with engines.lone.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        say = connection.exec_driver_sql
+        say("CREATE ROLE reader LOGIN")
+        try:
+            say("GRANT USAGE ON SCHEMA manent, dbos TO reader")
+            say(f"GRANT SELECT ON ALL TABLES {schemas} TO reader")
+            reader = replace(
+                engines, lone=sa.create_engine(engines.lone.url.set(username="reader"))
+            )
+            found = examination.lacking(reader)
+            assert {"manent.audit", "manent.deploys", "manent.epochs"} <= set(found)
+            say(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES {schemas} TO reader")
+            say(f"GRANT USAGE ON ALL SEQUENCES {schemas} TO reader")
+            say("REVOKE UPDATE, DELETE ON manent.audit, manent.audit_chain FROM reader")
+            assert examination.lacking(reader) == []
+            reader.lone.dispose()
+        finally:
+            say("DROP OWNED BY reader")
+            say("DROP ROLE reader")
+
+
+def test_what_the_database_said_is_told_without_its_statement(core: Core) -> None:
+    with core.engines.lone.connect() as connection, pytest.raises(sa.exc.DBAPIError) as raised:
+        connection.exec_driver_sql("SELECT 1 FROM nowhere")
+    words, advice = examination.said(raised.value) or ("", "")
+    assert "nowhere" in words
+    assert "SELECT" not in words
+    assert advice is None or "tables" in advice
+    assert examination.said(RuntimeError("x")) is None
+
+
+def test_tables_of_a_newer_release(core: Core) -> None:
+    name = Naming(core.engines.dialect).table("alembic_version")
+    name = f"manent.{name}" if core.engines.dialect == "postgresql" else name
+    assert migrate.newer(core.engines) is None
+    with core.engines.lone.connect() as connection:
+        say = connection.exec_driver_sql
+        known = say(f"SELECT version_num FROM {name}").scalar_one()  # noqa: S608 - ours
+        connection.rollback()
+
+        def put(revision: str) -> None:
+            say(f"UPDATE {name} SET version_num = '{revision}'")  # noqa: S608 - ours
+            connection.commit()
+
+        put("9999")
+        try:
+            assert migrate.newer(core.engines) == "9999"
+        finally:
+            put(known)

@@ -8,8 +8,9 @@ from threading import Event
 
 import pytest
 
+from manent_server import cli
 from manent_server import settings as configuration
-from manent_server.bootstrap import doctor
+from manent_server.bootstrap import doctor, machine
 from manent_server.bootstrap.doctor import Check
 from manent_server.cli import doctoring
 from manent_server.domain import checkup
@@ -31,21 +32,25 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_folders(settings: Settings, tmp_path: Path) -> None:
     database = tmp_path / "manent.db"
-    assert doctor.folders(settings, database).level == Level.OK
+    assert machine.folders(settings, database).level == Level.OK
     (tmp_path / "work").touch()
-    found = doctor.folders(settings, database)
+    found = machine.folders(settings, database)
     assert (found.level, "worker.workdir" in found.words) == (Level.FAIL, True)
     (tmp_path / "work").unlink()
     (tmp_path / "audit.jsonl").mkdir()
-    found = doctor.folders(settings, database)
+    found = machine.folders(settings, database)
     assert (found.level, "audit.file" in found.words) == (Level.FAIL, True)
     assert not (tmp_path / "work").exists()
+    (tmp_path / "audit.jsonl").rmdir()
+    database.mkdir()
+    found = machine.folders(settings, database)
+    assert (found.level, "database.url" in found.words) == (Level.FAIL, True)
 
 
 def test_a_folder_of_another_user(settings: Settings) -> None:
     # Nobody, root included, may write there.
     worker = replace(settings.worker, workdir=Path("/proc/1/work"))
-    found = doctor.folders(replace(settings, worker=worker), None)
+    found = machine.folders(replace(settings, worker=worker), None)
     assert (found.level, "worker.workdir" in found.words) == (Level.FAIL, True)
 
 
@@ -56,15 +61,15 @@ def test_disks(settings: Settings, tmp_path: Path) -> None:
         asked.append(folder)
         return 0 if len(asked) > 1 else 2**40
 
-    assert doctor.disks(settings, tmp_path / "manent.db").level in set(Level)
-    assert doctor.disks(settings, Path("/var/manent.db"), free).level == Level.FAIL
+    assert machine.disks(settings, tmp_path / "manent.db").level in set(Level)
+    assert machine.disks(settings, Path("/var/manent.db"), free).level == Level.FAIL
     assert asked == [Path("/var"), tmp_path] or asked == [tmp_path, Path("/var")]
 
 
 def test_hook_processes(settings: Settings) -> None:
-    assert doctor.hooks(settings) == checkup.good("a hook ran under its guard and ended")
+    assert machine.hooks(settings) == checkup.good("a hook ran under its guard and ended")
     with pytest.raises(NoGuard):
-        doctor.hooks(settings, python="/bin/false")
+        machine.hooks(settings, python="/bin/false")
 
 
 def test_what_raises_or_hangs_is_a_finding_and_a_gate_ends_it() -> None:
@@ -82,7 +87,7 @@ def test_what_raises_or_hangs_is_a_finding_and_a_gate_ends_it() -> None:
 
     soon = timedelta(milliseconds=50)
     wanted = [
-        Check("hangs", hang, patience=soon),
+        Check("hangs", hang, patience=soon, advice="call it"),
         Check("broken", broken),
         Check("away", away, is_gate=True),
         Check("after", broken),
@@ -91,7 +96,7 @@ def test_what_raises_or_hangs_is_a_finding_and_a_gate_ends_it() -> None:
     never.set()
     assert [one.name for one in found] == ["hangs", "broken", "away"]
     assert {one.finding.level for one in found} == {Level.FAIL}
-    assert found[0].finding.words == "no answer within 0 s"
+    assert found[0].finding == checkup.fail("no answer within 0 s", "call it")
     assert found[1].finding.words == "RuntimeError: no words"
     assert (found[2].finding.words, found[2].finding.next) == ("it is away", "wait")
 
@@ -104,6 +109,26 @@ def test_a_moment_without_a_holder_is_no_failure() -> None:
     assert doctor.settled(lambda: bad, waited.append) == bad
     # Within the patience of a check.
     assert sum(waited) < doctor.PATIENCE.total_seconds()
+
+
+def test_what_a_plugin_says_of_itself_is_one_line_without_a_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that cannot be imported may say anything; also where manent.yml needs it."""
+    metadata = tmp_path / "evil-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[manent.plugins]\nevil = evil_plugin\n")
+    (tmp_path / "evil_plugin.py").write_text("raise RuntimeError('no\\nway with hunter2222')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "manent.yml"
+    path.write_text("database: {url: 'sqlite:///none.db'}\n")
+    assert not doctoring.examine(path, {"EVIL_TOKEN": "hunter2222"}, form="table")
+    out = capsys.readouterr().out
+    assert "evil cannot be used: cannot be imported: RuntimeError: no way with ***\n" in out
+    error = ConfigurationError("plugin evil: no\nway with hunter2222", next="see")
+    told = cli.complaint(error, {"EVIL_TOKEN": "hunter2222"})
+    assert told == "manent-server: plugin evil: no way with ***\nnext: see\n"
 
 
 def test_a_form_nobody_knows(tmp_path: Path) -> None:

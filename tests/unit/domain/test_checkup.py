@@ -57,10 +57,14 @@ def lease(name: str, holder: str = "w1:ab", seconds: float = 10) -> HeldLease:
         ([lease("wake", seconds=60), lease("audit")], "fail", "wake"),
         ([lease("wake", "w2:ab"), lease("audit")], "warn", "w2"),
         ([lease("wake"), lease("audit"), lease("old", seconds=-1000)], "ok", ""),
+        ([lease("wake"), lease("audit"), lease("keys", seconds=-3000)], "ok", ""),
+        ([lease("wake"), lease("audit"), lease("keys", seconds=-3700)], "fail", "holds: keys"),
     ],
 )
 def test_loops_nobody_runs(rows: list[HeldLease], level: str, word: str) -> None:
-    found = checkup.leases(rows, {"wake", "audit"}, {"w2"}, at=AT, lasts=LASTS)
+    second = timedelta(seconds=1)
+    expected = {"wake": second, "audit": second, "keys": timedelta(hours=1)}
+    found = checkup.leases(rows, expected, {"w2"}, at=AT, lasts=LASTS)
     assert found.level == level
     assert word in found.words
 

@@ -45,7 +45,7 @@ def test_a_deploy_that_never_began_has_no_duration() -> None:
     ]
 
 
-def test_environments_beyond_the_thirtieth_are_one() -> None:
+def test_environments_beyond_the_twentieth_are_one() -> None:
     known = [f"e{number}" for number in range(tally.MOST_ENVIRONMENTS)]
 
     assert (tally.ENDED, "other|deployed") in tally.ended(life("late"), known)

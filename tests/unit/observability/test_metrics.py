@@ -1,16 +1,24 @@
 """What a scraper sees."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from manent_server.domain import tally
-from manent_server.domain.census import Census
+from manent_server.domain.census import Census, Group, Tenancy
+from manent_server.domain.deploy import Outcome, Phase, State
+from manent_server.domain.marks import Sort
 from manent_server.observability import metrics
-from manent_server.observability.metrics import ExecutorBeat, Metrics
+from manent_server.observability.audit_metrics import AuditStanding
+from manent_server.observability.metrics import ExecutorBeat, Metrics, SinkStanding
+from manent_server.sdk.hooks import TARGET_HOOKS
 
+ROOT = Path(__file__).parents[3]
 AT = datetime(2027, 1, 31, 18, tzinfo=UTC)
 
 
@@ -70,6 +78,14 @@ def test_what_happened_is_counted() -> None:
     assert seen["manent_hook_seconds_count", hook] == 1
     request = (("method", "other"), ("route", "unmatched"), ("status", "404"))
     assert seen["manent_http_requests_total", request] == 1
+    for route in ("/api/v1/locks", "/api/v1/holds"):
+        counted.http_request("POST", route, 403, seconds=0.01)
+        counted.http_request("POST", route, 500, seconds=0.01)
+    seen = samples(counted)
+    request = (("method", "POST"), ("route", "refused"), ("status", "403"))
+    assert seen["manent_http_requests_total", request] == 2
+    request = (("method", "POST"), ("route", "/api/v1/locks"), ("status", "500"))
+    assert seen["manent_http_requests_total", request] == 1
     assert seen["manent_log_lines_dropped_total", ()] == 7
     assert seen["manent_engine_repairs_total", (("reason", "dispatch_missing"),)] == 1
     assert seen["manent_reload_failed_total", ()] == 1
@@ -96,6 +112,64 @@ def test_the_reference_lists_exactly_what_is_served() -> None:
 
     assert served == {metric.name.removesuffix("_total") for metric in metrics.LISTED}
     assert all(f"| `{metric.name}` |" in metrics.render_reference() for metric in metrics.LISTED)
+
+
+def test_an_environment_called_other_is_no_series_twice() -> None:
+    names = ["other", *(f"e{number}" for number in range(40))]
+    live = [Group(name, "ENQUEUED", "queued", None, 1, None) for name in names]
+    counted = Metrics()
+    counted.watch_installation(lambda: Census(at=AT, live=live))
+
+    text = counted.render().decode()
+    lines = [line for line in text.splitlines() if line.startswith("manent_environment_queued")]
+    assert len({line.rpartition(" ")[0] for line in lines}) == len(lines) == 21
+    assert sum(float(line.rpartition(" ")[2]) for line in lines) == 41
+
+
+def saturated() -> Metrics:
+    """A large installation after everything has happened that counts: ten workers, five plugins."""
+    places = [f"e{number}" for number in range(tally.MOST_ENVIRONMENTS + 1)]
+    hooks, results = sorted(TARGET_HOOKS), ("succeeded", "failed", "timed_out", "cancelled", "died")
+    results += ("interrupted", "not_started", "unknown")
+    tallies: Counter[tally.Key] = Counter({(tally.PRUNED, ""): 1, (tally.PRUNE_ENDED, ""): 1})
+    tallies.update((tally.ENDED, f"{one}|{end}") for one in places for end in Outcome)
+    tallies.update((tally.ATTEMPTS, f"{hook}|{end}") for hook in hooks for end in results)
+    for state in State:
+        tallies += tally.spent(tally.DEPLOY, timedelta(seconds=1), state)
+    tallies += tally.spent(tally.GATES, timedelta(1)) + tally.spent(tally.QUEUE, timedelta(1))
+    live = [Group(one, "ENQUEUED", "queued", "w1", 1, AT) for one in places]
+    live += [Group("e1", "PENDING", phase, f"w{number}", 1, None) for number, phase in PHASES]
+    marks = {(sort, by): 1 for sort in Sort for by in (True, False)}
+    leases = [Tenancy(f"loop {number}", 1, AT) for number in range(25)]
+    made = Metrics()
+    made.watch_installation(
+        lambda: Census(at=AT, live=live, marks=marks, leases=leases, tallies=tallies)
+    )
+    workers = [ExecutorBeat(f"w{number}", is_up=True, heartbeat_at=AT) for number in range(10)]
+    made.watch_executors(lambda: workers)
+    made.watch_sinks(lambda: [SinkStanding(f"s{number}", 1, 1) for number in range(5)])
+    made.watch_audit(lambda: (0.0, [AuditStanding("siem", 1, 1, is_failing=False)]))
+    for plugin in range(5):
+        for hook in ("deploy", "verify", "rollback"):
+            made.hook(f"p{plugin}", hook, seconds=1)
+    return made
+
+
+PHASES = [(number % 10, phase) for number, phase in enumerate(Phase)]
+
+
+def test_there_are_fewer_than_a_thousand_series_whatever_happens() -> None:
+    """The bound of the page, with every route asked and refused in every way there is."""
+    made = saturated()
+    document = json.loads((ROOT / "docs/reference/openapi.json").read_text())
+    for route, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status in (200, *map(int, operation["responses"])):
+                made.http_request(method.upper(), route, status, seconds=1)
+    for method in ("PUT", "BREW", "GET", "POST"):
+        made.http_request(method, "unmatched", 404, seconds=1)
+
+    assert len(samples(made)) < 1_000
 
 
 @pytest.mark.parametrize("metric", metrics.LISTED, ids=lambda metric: metric.name)
