@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from manent_cli import exit_codes
 from manent_cli.client import segment
@@ -11,6 +11,7 @@ from manent_cli.errors import Failure, Interrupted, Problem
 from manent_cli.pace import Deadline, insist
 from manent_cli.session import Session
 
+_T = TypeVar("_T")
 _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
@@ -73,15 +74,27 @@ def find(session: Session, address: str, *, deadline: Deadline | None = None) ->
         address: Its id, a beginning of it, or its number in its environment.
         deadline: When to stop trying, if that is sooner than usual.
     """
+    path = f"/deploys/{segment(address)}"
+    return _read(
+        session, lambda timeout: session.client.get_deploy(path, timeout=timeout), deadline
+    )
+
+
+def look(session: Session, path: str, query: Mapping[str, Any] | None = None) -> Any:
+    """The answer to a GET.
+
+    Args:
+        session: The run.
+        path: The route, below `/api/v1`.
+        query: What it is asked with.
+    """
+    return _read(session, lambda timeout: session.client.get(path, query, timeout=timeout))
+
+
+def _read(session: Session, call: Callable[[float], _T], deadline: Deadline | None = None) -> _T:
     pace = session.pace
     limit = pace.post if deadline is None else deadline.left(pace.post)
-    path = f"/deploys/{segment(address)}"
-    return insist(
-        lambda timeout: session.client.get_deploy(path, timeout=timeout),
-        pace=pace,
-        deadline=Deadline(pace, limit),
-        trouble=_told(session),
-    )
+    return insist(call, pace=pace, deadline=Deadline(pace, limit), trouble=_told(session))
 
 
 def _told(session: Session) -> Callable[[Failure], None]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from manent_cli import exit_codes
-from manent_cli.asking import ask
+from manent_cli.asking import ask, look
 from manent_cli.client import segment
 from manent_cli.commands.listing import Listed, Paged, print_page
 from manent_cli.errors import BadUsage, Failure, Problem
@@ -138,7 +138,7 @@ def regate(session: Session, given: Regate) -> None:
 def _decide(session: Session, given: Decision, decision: str) -> int:
     body = {"decision": decision, "comment": given.comment}
     body = {name: value for name, value in body.items() if value is not None}
-    for one in _meant(session, given):
+    for one in _meant(session, given, decision):
         row = ask(session, f"/approvals/{segment(one)}/decisions", body, key=given.key)
         _tell(session, row, decision)
         session.output.written(row, "approval", partial(_sheet, row))
@@ -160,21 +160,39 @@ def _tell(session: Session, row: Mapping[str, Any], decision: str) -> None:
         session.talk.say(f"deploy {row['deploy']} is approved by this rule")
 
 
-def _meant(session: Session, given: Decision) -> list[str]:
+def _meant(session: Session, given: Decision, decision: str) -> list[str]:
     """The approvals that are meant: one, or those of a deploy the caller has a say in."""
     text = given.id.removeprefix(_APPROVAL)
     if "#" not in text and not text.startswith("deploy/"):
         try:
-            return [session.client.get(f"/approvals/{segment(text)}")["id"]]
+            return [look(session, f"/approvals/{segment(text)}")["id"]]
         except Problem as problem:
             if problem.exit_code != exit_codes.NOT_FOUND:
                 raise
     query = {"deploy": address(given.id), "state": "waiting", "limit": 100}
-    page = session.client.get("/approvals", query)
-    mine = [row["id"] for row in page["items"] if row.get("may_decide")]
+    rows = look(session, "/approvals", query)["items"]
+    mine = [row["id"] for row in rows if row.get("may_decide")]
+    if not rows:
+        # Said before, perhaps, by a run that was never answered.
+        mine = _said_before(session, {"deploy": query["deploy"], "limit": 100}, decision)
     if mine:
         return list(reversed(mine))
-    raise _no_say(given.id, page["items"])
+    raise _no_say(given.id, rows)
+
+
+def _said_before(session: Session, query: Mapping[str, Any], decision: str) -> list[str]:
+    """The approvals of a deploy to which the caller has said the same: the server says so again."""
+    rows = [row for row in look(session, "/approvals", query)["items"] if row.get("votes")]
+    if not rows:
+        return []
+    who = look(session, "/auth")
+    names = {who.get("login"), who.get("name")} - {None}
+    return [
+        row["id"]
+        for row in rows
+        if row["state"] != "void"
+        and any(one["by"] in names and one["decision"] == decision for one in row["votes"])
+    ]
 
 
 def _no_say(text: str, rows: Sequence[Row]) -> Failure:

@@ -147,24 +147,28 @@ def person(login: str) -> str:
     return unicodedata.normalize("NFKC", login).casefold()
 
 
-def resolve(name: str, people: People) -> str:
-    """The identity behind any name a person goes by; a name nobody has stands for itself."""
+def meant(name: str, people: People) -> frozenset[str]:
+    """Every identity a name may stand for; a name nobody has stands for itself.
+
+    A bare id is one person's at GitHub and another's at GitLab: who wrote a change is either.
+    """
     wanted = person(name)
-    for login, known in people.items():
-        if person(login) == wanted or wanted in {person(handle) for handle in known.handles}:
-            return person(login)
-    return wanted
+    found = {
+        person(login)
+        for login, known in people.items()
+        if person(login) == wanted or wanted in {person(handle) for handle in known.handles}
+    }
+    return frozenset({wanted, *found})
 
 
 def excluded(subject: Subject, people: People) -> dict[str, str]:
     """The identities that must not approve, each with the reason."""
-    found: dict[str, str] = {}
-    for author in subject.authors:
-        found[resolve(author, people)] = "wrote one of its changes"
     asked = subject.requester
+    reasons = [(author, "wrote one of its changes") for author in subject.authors]
     if asked.acts_for is not None:
-        found[resolve(asked.acts_for, people)] = "is who the program that asked for it acts for"
-    found[resolve(asked.login or asked.principal, people)] = "asked for it"
+        reasons.append((asked.acts_for, "is who the program that asked for it acts for"))
+    reasons.append((asked.login or asked.principal, "asked for it"))
+    found = {one: why for name, why in reasons for one in meant(name, people)}
     if asked.login is None:
         found[f"{SERVICE}{asked.principal}"] = "asked for it"
     return found
@@ -181,12 +185,16 @@ def groups_of(voter: Voter, people: People) -> frozenset[str]:
 
 def why_not(rule: Rule, voter: Voter, subject: Subject, people: People) -> str | None:
     """Why a voter has no say under a rule, in words; None: it has."""
-    barred = excluded(subject, people).get(voter.identity)
-    if barred is not None:
-        return barred
+    barred = excluded(subject, people)
+    if voter.identity in barred:
+        return barred[voter.identity]
     named = frozenset((*rule.members, *rule.required))
     if voter.login is None:
-        return None if voter.principal in named else "is a program, which the rule does not name"
+        if voter.principal not in named:
+            return "is a program, which the rule does not name"
+        # Neither counts the word of whoever is behind it, by way of their program.
+        behind = meant(voter.principal, people) & barred.keys()
+        return f"is the program of one who {barred[min(behind)]}" if behind else None
     if not rule.members or _is_among(voter, named, people):
         return None
     return f"is in none of {', '.join(sorted(named))}"

@@ -1,7 +1,7 @@
 """Decide: what a person says to an approval; said once, it never changes."""
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manent_server.domain import access, awaiting
@@ -19,7 +19,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.store.votes import Ballot
-from manent_server.usecases import inbox, once
+from manent_server.usecases import identify, inbox, once
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import Decision, IdempotencyKey
 
@@ -139,9 +139,14 @@ def _take(tx: Transaction, asked: _Asked) -> _Done:
 
 def voter_of(tx: Transaction, caller: Caller) -> Voter:
     """The caller as one who votes: the groups it is listed in are looked up when votes count."""
-    known = votes.people(tx)
-    listed = rules.groups_of(Voter(caller.name, caller.login), known)
-    return Voter(caller.name, caller.login, caller.groups - listed)
+    found = identify.voter(caller)
+    listed = rules.groups_of(replace(found, groups=frozenset()), votes.people(tx))
+    return replace(found, groups=found.groups - listed)
+
+
+def _who(caller: Caller) -> str:
+    found = identify.voter(caller)
+    return found.login or found.principal
 
 
 def _earlier(tx: Transaction, approval: Approval, voter: Voter) -> list[Vote]:
@@ -168,7 +173,7 @@ def _repeat(tx: Transaction, asked: _Asked, earlier: Vote) -> _Done:
         is_given = may_open and _is_given(tx, asked)
         return _given(tx, asked, ALREADY) if is_given else _Done(ALREADY)
     raise Conflict(
-        f"{asked.caller.login or asked.caller.name} has decided already: {earlier.decision}",
+        f"{_who(asked.caller)} has decided already: {earlier.decision}",
         code="already_decided",
         next=f"a decision never changes; manent cancel {asked.deploy.id} stops the deploy",
     )
@@ -225,7 +230,7 @@ def _demand_say(tx: Transaction, asked: _Asked, voter: Voter) -> None:
     why = rules.why_not(rule, voter, approvals.subject(asked.deploy), known)
     if why is None:
         return
-    who = asked.caller.login or asked.caller.name
+    who = _who(asked.caller)
     raise NotAllowed(
         f"{who} may not {asked.said} deploy {asked.deploy.id}: {who} {why}",
         code="not_eligible",
@@ -236,7 +241,7 @@ def _demand_say(tx: Transaction, asked: _Asked, voter: Voter) -> None:
 def _reject(tx: Transaction, asked: _Asked) -> _Done:
     """One rejection is final."""
     row = asked.deploy
-    who = asked.caller.login or asked.caller.name
+    who = _who(asked.caller)
     _record(tx, asked, is_given=False)
     at = tx.now()
     approvals.change(tx, [asked.approval.id], state=approvals.REJECTED, closed_at=at)
@@ -274,7 +279,7 @@ def _record(tx: Transaction, asked: _Asked, *, is_given: bool) -> None:
         "approval": approval.id,
         "rule": approval.rule,
         "decision": asked.said,
-        "by": asked.caller.login or asked.caller.name,
+        "by": _who(asked.caller),
         "comment": asked.comment,
         "digest": approval.digest,
         "given": is_given,

@@ -1,10 +1,10 @@
-"""Identify: who is behind a request, as far as it matters who may approve it."""
+"""Identify: who is behind a request or a vote, as far as it matters who may approve."""
 
 from collections.abc import Iterable, Sequence
 
 from manent_server.domain import approval
-from manent_server.domain.access import Caller
-from manent_server.domain.approval import Requester, Rule
+from manent_server.domain.access import PERSON, Caller
+from manent_server.domain.approval import Requester, Rule, Voter
 from manent_server.domain.errors import Refused
 from manent_server.usecases import view
 
@@ -20,6 +20,12 @@ def requester(caller: Caller, *, acts_for: str | None = None) -> Requester:
     """
     behind = caller.acts_for or acts_for
     return Requester(caller.name, caller.login, behind, caller.channel == _AUTOMATION)
+
+
+def voter(caller: Caller) -> Voter:
+    """The caller as one who votes: a program is no person, whosever it is."""
+    login = caller.login if caller.kind == PERSON else None
+    return Voter(caller.name, login, caller.groups)
 
 
 def demand_known(rules: Iterable[Rule], asks: Requester, *, override: Sequence[str]) -> None:

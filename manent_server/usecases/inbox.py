@@ -7,13 +7,13 @@ from typing import Any
 from manent_server.domain import access
 from manent_server.domain import approval as rules
 from manent_server.domain.access import Caller
-from manent_server.domain.approval import Subject, Vote, Voter
+from manent_server.domain.approval import Subject, Vote
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import approvals, deploys, votes
 from manent_server.store.approvals import Approval
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import inspect, view
+from manent_server.usecases import identify, inspect, view
 from manent_server.usecases import live as lives
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import ApprovalFilter
@@ -154,8 +154,7 @@ class _Sight:
             return f"nothing is asked any more: {row.state}"
         if not caller.may(access.APPROVE, row.application, row.environment):
             return "lacks the right approve there"
-        voter = Voter(caller.name, caller.login, caller.groups)
-        return rules.why_not(row.asks, voter, about, self._people)
+        return rules.why_not(row.asks, identify.voter(caller), about, self._people)
 
 
 def _vote(vote: Vote) -> dict[str, Any]:

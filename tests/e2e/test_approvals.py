@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.rig.ledger import Ledger
 from tests.rig.process import until
+from tests.rig.proxy import Proxy
 from tests.rig.serve import Finished, Rig
 
 pytestmark = pytest.mark.e2e
@@ -103,6 +105,83 @@ def test_a_rejection_ends_it_and_the_codes_say_so(rig: Rig, tokens: dict[str, st
     assert "has ended" in late.stderr
     types = [event["type"] for event in rig.get("/events", after=0, limit=500)["items"]]
     assert {"approval.requested", "approval.decided"} <= set(types)
+
+
+@pytest.fixture
+def cable(rig: Rig) -> Iterator[Proxy]:
+    """A way to the server that loses answers."""
+    made = Proxy(int(rig.url.rpartition(":")[2]))
+    yield made
+    made.close()
+
+
+def decide(cable: Proxy, approval: str, body: dict[str, str], **headers: str) -> httpx2.Response:
+    """A decision that is sent through the cable."""
+    url = f"http://127.0.0.1:{cable.port}/api/v1/approvals/{approval}/decisions"
+    return httpx2.post(url, json=body, headers=headers, trust_env=False, timeout=30)
+
+
+@pytest.mark.parametrize("key", [{"Idempotency-Key": "one-decision"}, {}], ids=["key", "no key"])
+@pytest.mark.parametrize("word", ["approve", "reject"])
+def test_a_decision_whose_answer_was_lost_is_asked_again_and_counts_once(
+    rig: Rig, tokens: dict[str, str], cable: Proxy, word: str, key: dict[str, str]
+) -> None:
+    """I8: the line is cut between the decision and its answer; the same again says what stands."""
+    deploy = rig.deploy("7")["id"]
+    approval = waiting(rig, deploy)["id"]
+    yes, bob, eve = {"decision": "approve"}, *(f"Bearer {tokens[name]}" for name in ("bob", "eve"))
+    assert decide(cable, approval, yes, Authorization=bob).json()["message"] == "recorded"
+    body = {"decision": word, "comment": "no"} if word == "reject" else yes
+    cable.lose_next_answer(b"/decisions")
+    with pytest.raises(httpx2.TransportError):
+        decide(cable, approval, body, Authorization=eve, **key)
+    assert cable.lost == 1
+    # Done it is, though nobody was told.
+    done = "rejected" if word == "reject" else "approved"
+    until(lambda: rig.get(f"/approvals/{approval}")["state"] == done, what="the decision")
+    again = decide(cable, approval, body, Authorization=eve, **key)
+    assert (again.status_code, again.json()["id"]) == (200, approval)
+    assert (again.json()["message"], again.json()["state"]) == ("already recorded", done)
+    votes = again.json()["votes"]
+    assert [(one["by"], one["decision"]) for one in votes] == [("bob", "approve"), ("eve", word)]
+    told = rig.get("/audit", deploy=deploy, action="approval.decided")["items"]
+    assert [one["actor"] for one in told] == ["eve", "bob"]
+    other = decide(
+        cable,
+        approval,
+        {"decision": "approve" if word == "reject" else "reject", "comment": "other"},
+        Authorization=eve,
+    )
+    assert (other.status_code, other.json()["code"]) == (409, "already_decided")
+    assert rig.ended(deploy)["outcome"] == ("rejected" if word == "reject" else "deployed")
+    runs = rig.ledger.runs(deploy=deploy, hook="deploy")
+    assert len(runs) == (0 if word == "reject" else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [(["approve"], "deployed"), (["reject", "--comment", "not now"], "rejected")],
+    ids=["approve", "reject"],
+)
+def test_a_command_asks_again_by_itself_and_when_it_is_typed_again(
+    rig: Rig, tokens: dict[str, str], cable: Proxy, words: list[str], outcome: str
+) -> None:
+    """With its key while it runs; typed again without one it says that it was recorded."""
+    deploy = rig.deploy("8")["id"]
+    waiting(rig, deploy)
+    run(rig, "approve", deploy, token=tokens["bob"])
+    through = {"MANENT_URL": f"http://127.0.0.1:{cable.port}", "MANENT_TOKEN": tokens["eve"]}
+    command = [words[0], deploy, *words[1:]]
+    cable.lose_next_answer(b"/decisions")
+    said = rig.cli(command, environ=through)
+    assert (said.returncode, cable.lost) == (0, 1), said.stderr
+    assert "trying again" in said.stderr
+    assert "already recorded" in said.stderr
+    typed = rig.cli(command, environ=through)
+    assert (typed.returncode, "already recorded" in typed.stderr) == (0, True), typed.stderr
+    assert rig.ended(deploy)["outcome"] == outcome
+    told = rig.get("/audit", deploy=deploy, action="approval.decided")["items"]
+    assert [one["actor"] for one in told] == ["eve", "bob"]
 
 
 @pytest.mark.parametrize(

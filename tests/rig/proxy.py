@@ -24,6 +24,7 @@ class Proxy:
     def __init__(self, target: int) -> None:
         self._target = target
         self._is_armed = threading.Event()
+        self._looked_for = b""
         self._flows = threading.Event()
         self._flows.set()
         self._is_refusing = False
@@ -44,6 +45,11 @@ class Proxy:
 
     def lose_next_commit(self) -> None:
         """Cut one connection off after its COMMIT has arrived; `lost` counts them."""
+        self.lose_next_answer(b"COMMIT")
+
+    def lose_next_answer(self, to: bytes) -> None:
+        """Cut one connection off after something with these bytes in it has arrived."""
+        self._looked_for = to
         self._is_armed.set()
 
     def stall(self) -> None:
@@ -131,13 +137,13 @@ class Proxy:
     def _pump(
         self, source: socket.socket, sink: socket.socket, line: "_Line", *, watches: bool
     ) -> None:
-        """Pass one direction on; the one that `watches` looks for the COMMIT to lose."""
+        """Pass one direction on; the one that `watches` looks for what is to get no answer."""
         try:
             while data := source.recv(_CHUNK):
                 self._flows.wait()
                 if line.is_hung.is_set():
                     continue
-                if watches and b"COMMIT" in data and self._is_armed.is_set():
+                if watches and self._is_armed.is_set() and self._looked_for in data:
                     self._is_armed.clear()
                     line.is_cut.set()
                 elif not watches and line.is_cut.is_set():

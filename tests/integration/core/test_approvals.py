@@ -169,6 +169,28 @@ def test_a_rule_names_whose_approval_counts(core: Core) -> None:
     assert where(core, deploy)[0] == "ENQUEUED"
 
 
+def test_the_program_of_a_person_is_not_that_person(core: Core) -> None:
+    """Somebody is listed as whom it acts for; its word is still a program's."""
+    known = {"groups": ["sre"], "handles": ["bobs-cron"]}
+    ask(core)
+    list_people(core, bob=known)
+    deploy = request(core)
+    cron = program("bobs-cron", login="bob")
+    with pytest.raises(NotAllowed, match="bobs-cron is a program, which the rule does not name"):
+        say(core, deploy, cron)
+    shown = inbox.one(core.desk, asked(core, deploy)[0]["id"], caller=cron)
+    assert shown["why_not"] == "is a program, which the rule does not name"
+    say(core, deploy, BOB)
+    assert where(core, deploy)[0] == "ENQUEUED"
+    ask(core, Rule("release", members=("bobs-cron",)))
+    list_people(core, bob=known)
+    own = request(core, "2", by=Caller("bob", ADMIN, "person"))
+    with pytest.raises(NotAllowed, match="is the program of one who asked for it"):
+        say(core, own, cron)
+    other = request(core, "3")
+    assert say(core, other, cron)["approvers"] == ["bobs-cron"]
+
+
 def test_the_boss_alone_is_no_quorum_of_others(core: Core) -> None:
     ask(core, Rule("release", quorum=1, members=("sre",), required=("boss",)))
     deploy = request(core)

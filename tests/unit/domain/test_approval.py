@@ -72,8 +72,30 @@ def test_groups_are_those_of_now():
 def test_a_subject_of_oidc_is_one_spelling_alone():
     assert approval.person("oidc:https://i#Ab") != approval.person("oidc:https://i#aB")
     assert approval.person("Alice") == approval.person("alice")
-    assert approval.resolve("583231", PEOPLE) == "ann"
-    assert approval.resolve("nobody@example", PEOPLE) == "nobody@example"
+    assert approval.meant("583231", PEOPLE) == {"583231", "ann"}
+    assert approval.meant("nobody@example", PEOPLE) == {"nobody@example"}
+
+
+def test_an_id_that_two_people_have_at_two_places_bars_both():
+    """GitHub and GitLab count their users alike: nobody can say whose change it is."""
+    people = {
+        "amy": Person(handles=frozenset({"42", "gitlab:42"})),
+        "zoe": Person(handles=frozenset({"42", "github:42"})),
+    }
+    rule = Rule("r")
+    for author, barred in (("42", {"amy", "zoe"}), ("github:42", {"zoe"}), ("amy", {"amy"})):
+        subject = Subject(Requester("ann", "ann"), (author,))
+        found = approval.judge(rule, [yes("amy"), yes("zoe")], subject, people)
+        assert {who for who, _ in found.lapsed} == barred
+
+
+def test_the_program_of_somebody_who_has_no_say_has_none():
+    """Neither its own word nor, as a program, theirs."""
+    people = {"ann": Person(frozenset({"sre"}), frozenset({"gatebot"}))}
+    rule = Rule("r", members=("gatebot",))
+    mine = approval.judge(rule, [yes(None, "gatebot")], SUBJECT, people)
+    assert mine.lapsed == (("service:gatebot", "is the program of one who asked for it"),)
+    assert approval.judge(rule, [yes(None, "gatebot")], Subject(Requester("x", "x")), people).is_met
 
 
 def test_nobody_behind_a_program_is_refused_where_a_rule_says_so():
