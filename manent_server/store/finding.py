@@ -57,6 +57,30 @@ def by_address(tx: Transaction, address: str, *, sight: Scope = ALL) -> Deploy:
     return deploys.of(rows[0])
 
 
+@dataclass(frozen=True)
+class About:
+    """A deploy there are records of, and where it went."""
+
+    deploy: str
+    application: str
+    environment: str
+
+
+def recorded(tx: Transaction, address: str, *, sight: Scope) -> About | None:
+    """The deploy with that id, or the only one whose id begins so, of which the record tells.
+
+    It may have been pruned.
+    """
+    if not _ID.fullmatch(address):
+        return None
+    a = tx.tables.audit
+    columns = (a.c.deploy, a.c.application, a.c.environment)
+    query = sa.select(*columns).where(a.c.deploy >= address, a.c.deploy < address + "g")
+    query = within(query, sight, a.c.application, a.c.environment).distinct().limit(2)
+    found = [About(*row) for row in tx.connection.execute(query)]
+    return found[0] if len(found) == 1 else None
+
+
 @cache
 def _by_number(tables: Tables) -> sa.Select[Any]:
     d, given = tables.deploys, sa.bindparam

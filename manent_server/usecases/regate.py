@@ -14,7 +14,7 @@ from manent_server.store import approvals, deploys, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import inspect, once
+from manent_server.usecases import identify, inspect, once
 from manent_server.usecases.accept import order_for
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey, RegateRequest
@@ -36,6 +36,7 @@ def regate(
 
     Raises:
         Conflict: It has its place already, or has ended.
+        Refused: A program asked for it, and a rule of today wants to know for whom.
     """
     desk = desk.seen_by(caller)
     with desk.store.read() as tx:
@@ -52,6 +53,9 @@ def regate(
             return known
         _demand_waiting(tx, row)
         changed = _changed(row, today)
+        if "approvals" in changed:
+            asks = approvals.subject(row).requester
+            identify.demand_known(today.approvals, asks, override=row.override or ())
         if changed:
             _take(tx, row, today)
             detail = {"keys": changed, "reason": request.reason}

@@ -239,7 +239,11 @@ def succeed(core: Core, deploy: str) -> None:
 def test_a_redeploy_brings_what_is_live_when_its_turn_comes(core: Core):
     """A version that is deployed while it waits is not taken back by it."""
     core.worker()
-    good, running = core.submit(version="1"), core.submit(version="2")
+    wrote = {
+        name: {"id": name, "author": name, "at": "2027-01-01T00:00:00Z"} for name in ("ann", "eve")
+    }
+    good = core.submit(version="1", changes=[wrote["ann"]])
+    running = core.submit(version="2", changes=[wrote["eve"], wrote["ann"]])
     succeed(core, good)
     deploy = ask(core, DeployRequest("shop", "staging", None, kind="redeploy"))["id"]
     named = core.submit("shop", "staging", "1", kind="redeploy")
@@ -249,4 +253,5 @@ def test_a_redeploy_brings_what_is_live_when_its_turn_comes(core: Core):
     assert core.slots() == [deploy]
     assert (row.version, row.sha256) == ("2", "2" * 64)
     assert row.warnings == [f"brings 2, live since deploy {running}, in place of 1"]
+    assert list(row.changes) == [wrote["ann"], wrote["eve"]], "none of these may approve it"
     assert core.deploy(named).version == "1"

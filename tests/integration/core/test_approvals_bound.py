@@ -8,7 +8,7 @@ import pytest
 
 from manent_server.domain.access import Grant
 from manent_server.domain.approval import Rule
-from manent_server.domain.errors import ManentError, NotAllowed
+from manent_server.domain.errors import ManentError, NotAllowed, Refused
 from manent_server.settings import ArtifactSource
 from manent_server.sources.artifacts import ArtifactUnavailable
 from manent_server.store import deploys, sessions
@@ -41,6 +41,7 @@ from tests.integration.core.approving import (
     list_grants,
     list_people,
     person,
+    program,
     request,
     resolve,
     say,
@@ -210,6 +211,20 @@ def test_the_rules_of_today_are_taken_on_purpose_alone(core: Core) -> None:
     assert asked(core, deploy)[0]["votes"] == []
     say(core, deploy, BOB)
     assert core.deploy(deploy).approval == "asked"
+
+
+def test_the_rules_of_today_are_not_taken_for_a_program_nobody_knows(core: Core) -> None:
+    """They could not tell who must not approve it; it waits on under the rules it came with."""
+    ask(core, Rule("release", unknown_requester="allow"))
+    deploy = request(core, by=program("ci"))
+    known = request(core, "2", by=program("ci", acts_for="bob"))
+    ask(core, Rule("release", quorum=2, unknown_requester="refuse"))
+    with pytest.raises(Refused) as refused:
+        regate.regate(core.desk, deploy, RegateRequest("stricter now"), caller=ANN)
+    assert refused.value.code == "requester_unknown"
+    assert [(one["quorum"], one["state"]) for one in asked(core, deploy, None)] == [(1, "waiting")]
+    regate.regate(core.desk, known, RegateRequest("stricter now"), caller=ANN)
+    assert where(core, known) == ("DELAYED", "resolving")
 
 
 def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) -> None:

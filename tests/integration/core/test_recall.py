@@ -65,6 +65,25 @@ def test_it_is_read_in_parts(core: Core):
         assert [one["action"] for one in read(core, **wanted)] == actions, wanted
 
 
+def test_of_a_deploy_that_was_pruned_it_is_still_read(core: Core):
+    """By its id or a beginning of it, by whoever might have seen the deploy and no one else."""
+    deploy = act(core)
+    with core.store.write() as tx:
+        for table in (tx.tables.wakes, tx.tables.slots, tx.tables.deploys):
+            tx.connection.execute(table.delete())
+    place = (("shop",), ("staging",))
+    mine, other = (Caller("vic", (Grant("operator", *one),)) for one in (place, (("mail",), "*")))
+    for caller in (ADMIN, mine):
+        for address in (deploy, deploy[:6]):
+            [found] = read(core, caller, deploy=address)
+            assert (found["action"], found["deploy"]) == ("deploy.requested", deploy)
+    for caller, address in ((other, deploy), (ADMIN, "0" * 20), (ADMIN, "shop/staging#1")):
+        with pytest.raises(NotFound):
+            read(core, caller, deploy=address)
+    with pytest.raises(NotAllowed):
+        read(core, Caller("vic", everywhere("viewer")), deploy=deploy)
+
+
 def test_pages_follow_one_another(core: Core):
     act(core)
     first = recall.recall(core.desk, Wanted(limit=1), caller=ADMIN)
