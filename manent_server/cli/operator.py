@@ -36,6 +36,7 @@ class Operator:
         self._path = path
         self._environ = environ
         self._is_local = is_local
+        self._opened: House | None = None
 
     def executors(self, form: str) -> None:
         """Print the registry."""
@@ -72,7 +73,8 @@ class Operator:
             from manent_server.usecases import recover
             from manent_server.usecases.requests import RecoverRequest
 
-            return recover.recover(desk, RecoverRequest(**body), caller=caller)
+            request = RecoverRequest(**{**body, "reason": self.told(body["reason"])})
+            return recover.recover(desk, request, caller=caller)
 
         found = self.asked(lambda session: ask(session, "/admin/recover", body), on_desk)
         show(found)
@@ -121,7 +123,7 @@ class Operator:
                 return over_http(self._session())
             from manent_server.bootstrap import house
 
-            opened = house.open_house(self._path, self._environ)
+            self._opened = opened = house.open_house(self._path, self._environ)
             desk = prepare(opened) if prepare else opened.desk(dict).opened()
             return on_desk(desk, self._me())
         except Failure as failure:
@@ -130,6 +132,10 @@ class Operator:
         except (Conflict, NotFound) as error:
             _complain(error.detail, "", error.next)
             raise SystemExit(_code(error)) from None
+
+    def told(self, words: str | None) -> str | None:
+        """What somebody wrote, as the API would store it: without a secret that is known here."""
+        return self._opened.redactor.redact(words) if words and self._opened else words
 
     def _session(self) -> Session:
         """The API that MANENT_URL names, else that of manent.yml, as whom `manent` would ask."""

@@ -66,7 +66,8 @@ class Restoring:
             from manent_server.usecases.requests import RestoreRequest
 
             values = {"is_all": body["all"], "outcome": body.get("outcome")}
-            request = RestoreRequest(decision, body["deploys"], reason=body["reason"], **values)
+            why = self._operator.told(body["reason"])
+            request = RestoreRequest(decision, body["deploys"], reason=why, **values)
             return restore.decide(desk, request, caller=caller)
 
         given = {name: value for name, value in body.items() if value is not None}
@@ -79,7 +80,8 @@ class Restoring:
             from manent_server.usecases import restore
             from manent_server.usecases.requests import OpenRequest
 
-            return restore.open_up(desk, OpenRequest(force, reason), caller=caller)
+            why = self._operator.told(reason)
+            return restore.open_up(desk, OpenRequest(force, why), caller=caller)
 
         given = {"force": force, **({"reason": reason} if reason else {})}
         show(self._asked(lambda session: ask(session, f"{_PATH}/open", given), on_desk))

@@ -69,6 +69,10 @@ class Chats:
         line = Line(egress, found.url or "", self._token(found))
         return Matrix(line, found.channel or "")
 
+    def clean(self, words: str | None) -> str | None:
+        """What a person wrote, without any secret that is known here: it is stored and told."""
+        return self._redactor.redact(words) if words else None
+
     def demand(self, settings: Settings) -> None:
         """Refuse chats that nobody could believe: every secret has to be there and long enough.
 

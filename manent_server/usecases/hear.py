@@ -81,7 +81,8 @@ def hear(desk: Desk, ear: Ear, name: str, knock: Knock) -> Reply:
             return turn_away(desk, ear, name, doubt, knock.address)
         desk.metrics.chat_request(name, "heard")
         account = Account(name, found.plugin, found.heard.user, knock.address)
-        return act(desk, found.chat, account, found.heard)
+        heard = replace(found.heard, comment=ear.chats.clean(found.heard.comment))
+        return act(desk, found.chat, account, heard)
     except Unavailable as error:
         words = f"{error.detail}. Press again in a while."
         reply = found.chat.answer(found.heard, words, is_done=False)
@@ -215,7 +216,7 @@ def _demand_asked(asks: Approval | None, account: Account, ballot: Ballot, calle
         Conflict: It was shown what somebody else made of it.
     """
     if asks is None or not caller.sees(asks.application, asks.environment):
-        raise inbox.nothing(ballot.approval)
+        raise inbox.nothing(_named(ballot))
     if account.chat not in asks.asks.chat:
         raise NotAllowed(
             f"rule {asks.rule} does not ask in chat {account.chat}",
@@ -260,9 +261,14 @@ def _unheard(desk: Desk, account: Account, ballot: Ballot | None, code: str, rea
     desk.metrics.chat_request(account.chat, "unmapped" if code == "unmapped" else "refused")
     detail: dict[str, Any] = {"chat": account.chat, "account": account.account, "fault": code}
     detail |= {"reason": reason, "decision": ballot.decision if ballot else REJECT}
-    detail |= {"approval": ballot.approval if ballot else None}
+    detail |= {"approval": _named(ballot) if ballot else None}
     known = Caller(account.principal, (), channel=account.plugin, address=account.address)
     _record(desk.store, Deed(known, _DEED, detail=detail))
+
+
+def _named(ballot: Ballot) -> str:
+    """The approval of a ballot as it may be told and recorded: else anything could stand there."""
+    return ballot.approval if inbox.is_id(ballot.approval) else "of that name"
 
 
 def _record(store: Store, deed: Deed) -> None:

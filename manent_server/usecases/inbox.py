@@ -21,6 +21,11 @@ from manent_server.usecases.requests import ApprovalFilter
 _ID = re.compile(r"[0-9a-f]{6,40}")
 
 
+def is_id(text: str) -> bool:
+    """Whether it may be an approval's id, or the beginning of one."""
+    return _ID.fullmatch(text) is not None
+
+
 def find(tx: Transaction, address: str, caller: Caller) -> Approval:
     """An approval by its id or a unique beginning of it, if the caller sees it.
 
@@ -28,8 +33,7 @@ def find(tx: Transaction, address: str, caller: Caller) -> Approval:
         NotFound: Nothing the caller sees has that address.
         Invalid: Several ids begin so.
     """
-    is_one = _ID.fullmatch(address) is not None
-    found = approvals.beginning(tx, address, seen=caller.sees) if is_one else []
+    found = approvals.beginning(tx, address, seen=caller.sees) if is_id(address) else []
     if len(found) > 1:
         raise Invalid(
             f"several approvals begin with {address}",

@@ -117,11 +117,12 @@ class Overhearing:
             names = ", ".join(each.rule for each in card.asked)
             words = f"which approval? Reply: {word.decision} and one of {names}"
             return room.answer(heard, words, is_done=False)
-        question, comment = found
+        question, said = found
+        comment = self._chats.clean(said)
         ballot = Ballot(question.id, question.digest, word.decision)
         needs = word.decision == REJECT and not comment
-        said = Heard(word.user, ballot, comment or None, needs_comment=needs, place=place)
-        return hear.act(self._desk, room, Account(self._name, MATRIX, word.user), said)
+        heard = Heard(word.user, ballot, comment, needs_comment=needs, place=place)
+        return hear.act(self._desk, room, Account(self._name, MATRIX, word.user), heard)
 
     def _say(self, reply: Reply) -> None:
         """Answer; a vote that was recorded is not lost when its answer is."""

@@ -73,6 +73,35 @@ def planted(rig: Rig) -> Iterator[Answer]:
         yield rig.http("GET", f"/{path}/{KNOWN}")
         yield rig.http("DELETE", f"/{path}/{KNOWN}")
     yield from bodies(rig)
+    yield from elsewhere(rig)
+
+
+def elsewhere(rig: Rig) -> Iterator[Answer]:
+    """Sign-ins, links, chats, decisions, the record and figures; what operators decide."""
+    told = f"the token is {KNOWN}"
+    for path, body in (
+        ("/auth/sessions", {"assertion": STRANGE}),
+        ("/auth/sessions", {"assertion": f"{STRANGE}.e30.e30", "rule": KNOWN}),
+        ("/links", {"code": STRANGE}),
+        ("/links/remove", {"chat": KNOWN, "account": KNOWN}),
+        ("/tokens", {"name": KNOWN, "role": STRANGE}),
+        (f"/approvals/{KNOWN}/decisions", {"decision": "reject", "comment": told}),
+        ("/rollbacks", {**PLACE, "reason": told}),
+        ("/promotions", {"application": "shop", "from": "staging", "to": KNOWN}),
+        ("/admin/recover", {"executor": KNOWN, "reason": told}),
+        ("/admin/restore/open", {"reason": told}),
+        ("/admin/restore/close", {"deploys": [KNOWN], "outcome": "failed", "reason": told}),
+        ("/schedules/nightly/pause", {"reason": told}),
+    ):
+        yield rig.http("POST", path, json=body)
+    for name in ("actor", "action", "deploy", "application", "since", "before"):
+        yield rig.http("GET", "/audit", params={name: KNOWN})
+    for name in ("timezone", "application", "tier", "from"):
+        yield rig.http("GET", "/dora", params={name: KNOWN})
+    for secret in BOTH:
+        headers = {"x-slack-signature": f"v0={secret}", "webhook-id": secret}
+        url = f"{rig.url}/webhooks/{KNOWN}"
+        yield httpx2.post(url, content=secret.encode(), headers=headers, trust_env=False)
 
 
 def bodies(rig: Rig) -> Iterator[Answer]:
@@ -154,6 +183,9 @@ def test_no_secret_comes_out_of_any_way_in(server: tuple[Rig, Receiver]) -> None
         done = rig.cli(command)
         texts += [done.stdout.replace(KNOWN, "") if KNOWN in command else done.stdout]
         texts += [done.stderr.replace(f"{KNOWN!r}", "") if KNOWN in command else done.stderr]
+    words = ("--executor", "nobody", "--force", "--reason", f"the token is {KNOWN}")
+    local = rig.server_cli(["admin", "recover", "--local", *words], check=True)
+    texts += [local.stdout, local.stderr]
     # The words around them are there: nothing was hidden by being lost.
     assert any("the token is ***" in text for text in texts)
     assert [text for text in texts if KNOWN in text or STRANGE in text] == []

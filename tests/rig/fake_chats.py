@@ -5,7 +5,12 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+
+ROOM = "!room:example"
+ALONE = "!alone:example"
+ME = "@manent:example"
+"""Of Matrix: the room that is read, the one for a person alone, and our own id."""
 
 
 @dataclass(frozen=True)
@@ -16,23 +21,26 @@ class Call:
     path: str
     token: str
     body: Any
+    query: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
 class ChatServer:
-    """Slack, Mattermost or a bridge on a free port of 127.0.0.1.
+    """Slack, Mattermost, a homeserver or a bridge on a free port of 127.0.0.1.
 
     Attributes:
         calls: What came, in order.
         messages: What the channel shows now, by id.
         refusals: Answers to the next calls instead of the right ones: status and JSON.
         forgets: How many of the next messages are posted without an answer.
+        said: What people said in the room of Matrix, in order.
     """
 
     calls: list[Call] = field(default_factory=list)
     messages: dict[str, Any] = field(default_factory=dict)
     refusals: list[tuple[int, Any]] = field(default_factory=list)
     forgets: int = 0
+    said: list[Any] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         chat = self
@@ -77,8 +85,9 @@ class ChatServer:
         content = request.rfile.read(length)
         body = json.loads(content) if content else None
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        path = unquote(urlsplit(request.path).path)
-        self.calls.append(Call(request.command, path, token, body))
+        parts = urlsplit(request.path)
+        path = unquote(parts.path)
+        self.calls.append(Call(request.command, path, token, body, parse_qs(parts.query)))
         status, answer = self.refusals.pop(0) if self.refusals else (200, self._answer(path, body))
         if self.forgets and "post" in path.lower() and request.command == "POST":
             self.forgets -= 1
@@ -105,4 +114,40 @@ class ChatServer:
                 return {"ok": True, "messages": [m | {"ts": n} for n, m in self.messages.items()]}
             case ["api", "v4", "channels", _, "posts"]:
                 return {"posts": {n: m | {"id": n} for n, m in self.messages.items()}}
+            case ["_matrix", "client", "v3", *rest]:
+                return self._homeserver(rest, body)
         return {"ok": True, "ts": (body or {}).get("ts"), "id": parts[-2:][0]}
+
+    def _homeserver(self, parts: list[str], body: Any) -> Any:
+        """Matrix, as far as one room goes: what was `said` there is read from `since` on."""
+        match parts:
+            case ["account", "whoami"]:
+                return {"user_id": ME}
+            case ["createRoom"]:
+                return {"room_id": ALONE}
+            case ["rooms", room, "send", _, name]:
+                # Under one name a message is sent once.
+                place = f"{room} {name}"
+                self.messages.setdefault(place, body)
+                return {"event_id": f"${list(self.messages).index(place)}"}
+            case ["sync"]:
+                since = self.calls[-1].query.get("since", ["0"])[0]
+                timeline = {"events": self.said[int(since) :]}
+                joined = {ROOM: {"timeline": timeline}}
+                return {"next_batch": str(len(self.said)), "rooms": {"join": joined}}
+        return {}
+
+    def react(self, by: str, about: str, sign: str) -> None:
+        """Somebody puts a sign to a message."""
+        relates = {"rel_type": "m.annotation", "event_id": about, "key": sign}
+        self._say(by, "m.reaction", {"m.relates_to": relates})
+
+    def reply(self, by: str, about: str, words: str) -> None:
+        """Somebody answers a message."""
+        relates = {"m.in_reply_to": {"event_id": about}}
+        self._say(by, "m.room.message", {"body": words, "m.relates_to": relates})
+
+    def _say(self, by: str, kind: str, content: Any) -> None:
+        name = f"$said{len(self.said)}"
+        event = {"type": kind, "event_id": name, "sender": by, "content": content}
+        self.said.append(event)

@@ -11,7 +11,7 @@ from manent_server.settings.values import Access, Person
 from manent_server.usecases import hear, link, tokens, whose
 from manent_server.usecases.whose import Account
 from tests.integration.core.approving import ANN, ask, asked, request
-from tests.integration.core.chatting import RULE, Lounge
+from tests.integration.core.chatting import RULE, SECRETS, Lounge, text_of
 from tests.rig import chats
 from tests.rig.core import ADMIN
 
@@ -132,3 +132,44 @@ def test_while_the_database_is_away_each_chat_is_told_in_its_own_way(room: Loung
     assert reply.status == 200
     assert "Press again" in (reply.body or {})["ephemeral_text"]
     assert room.core.rows("votes") == []
+
+
+def test_a_secret_in_what_people_write_is_stored_and_shown_nowhere(room: Lounge):
+    """I18: in the words of each chat, and where a bridge names what it decides."""
+    secret = SECRETS["TOKEN"]
+    for name, chat, account in (("bob", "slack", "U1"), ("eve", "ops", "u1")):
+        room.introduce(name, chat, account)
+    room.introduce("joe", "bridge", "joe@example")
+    ballot = {"approval": secret, "digest": secret, "decision": "approve", "user": "joe@example"}
+    answer = room.knock("bridge", chats.generic_knock(ballot, room.now))
+    assert (answer.status_code, secret in answer.text) == (403, False)
+    why = f"it shows {secret} to all"
+    for chat in ("slack", "ops", "bridge"):
+        deploy = request(room.core, f"7-{chat}", by=ANN)
+        room.tell()
+        _reject(room, chat, why)
+        row = room.core.deploy(deploy)
+        assert (row.outcome, row.error["comment"]) == ("rejected", "it shows *** to all")
+    room.tell()
+    tables = ("votes", "audit", "events", "deploys", "approvals", "chat_messages", "notices")
+    stored = text_of([room.core.rows(table) for table in tables])
+    assert "it shows *** to all" in stored
+    assert secret not in stored
+    assert not [name for name, one in room.servers.items() if secret in text_of(one.messages)]
+
+
+def _reject(room: Lounge, chat: str, why: str) -> None:
+    """Reject what a chat has shown last, in its own way."""
+    if chat == "slack":
+        room.press(room.button("reject"), action="reject")
+        sealed = room.servers["slack"].called("views.open")[-1].body["view"]["private_metadata"]
+        room.knock("slack", chats.slack_knock(chats.slack_window(sealed, why), room.now))
+    elif chat == "ops":
+        room.knock("ops", chats.mattermost_press(room.seal("reject"), room.now))
+        state = room.servers["ops"].called("dialogs/open")[-1].body["dialog"]["state"]
+        room.knock("ops", chats.mattermost_dialog(state, why))
+    else:
+        told = [*room.servers["bridge"].messages.values()][-1]
+        ballot = {key: told["approvals"][0][key] for key in ("approval", "digest")}
+        said = {**ballot, "decision": "reject", "user": "joe@example", "comment": why}
+        room.knock("bridge", chats.generic_knock(said, room.now))
