@@ -94,11 +94,12 @@ class Issuers:
 
     def _keys(self, known: _Known, issuer: str, *, is_missing: bool) -> Sequence[Jwk]:
         """The keys, asked for anew when they are old or one is missing, but not too often."""
+        if not is_missing and self._is_fresh(known):
+            return known.keys  # while somebody else waits for newer ones
         with known.lock:
             now = self._clock()
-            is_fresh = known.fetched is not None and now - known.fetched < FRESH.total_seconds()
             may_ask = known.asked is None or now - known.asked >= PAUSE.total_seconds()
-            if (is_missing or not is_fresh) and may_ask:
+            if (is_missing or not self._is_fresh(known)) and may_ask:
                 known.asked = now
                 self._renew(known, issuer, now)
             if known.fetched is None or now - known.fetched >= USABLE.total_seconds():
@@ -106,6 +107,10 @@ class Issuers:
                     "the identity provider's keys cannot be had", next="try again in a minute"
                 )
             return known.keys
+
+    def _is_fresh(self, known: _Known) -> bool:
+        fetched = known.fetched
+        return fetched is not None and self._clock() - fetched < FRESH.total_seconds()
 
     def _renew(self, known: _Known, issuer: str, now: float) -> None:
         try:

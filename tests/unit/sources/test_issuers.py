@@ -1,5 +1,7 @@
 """Keys of issuers: cached, renewed when one is missing, and never asked for too often."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -61,6 +63,26 @@ def test_tokens_with_made_up_key_ids_do_not_make_us_ask():
     with pytest.raises(AssertionRefused):
         web.believe(kid="made-up")
     assert len(web.asked) == 4
+
+
+def test_whoever_makes_us_ask_a_slow_issuer_keeps_nobody_else_waiting():
+    web, is_asked, may_answer = Web(), threading.Event(), threading.Event()
+    web.believe()
+    web.now = 31
+
+    def slowly(url: str) -> dict[str, Any]:
+        is_asked.set()
+        assert may_answer.wait(30)
+        return web.fetch(url)
+
+    web.issuers._fetch = slowly
+    with ThreadPoolExecutor(1) as stranger:
+        refused = stranger.submit(web.believe, kid="made-up")
+        assert is_asked.wait(30)
+        web.believe()
+        may_answer.set()
+        with pytest.raises(AssertionRefused):
+            refused.result()
 
 
 def test_an_issuer_that_is_down_is_lived_without_for_a_day():
