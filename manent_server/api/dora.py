@@ -73,12 +73,11 @@ class Month(Shape):
 class Coverage(Shape):
     """How much of the days asked for the history still holds.
 
-    Every deploy is there from the day `since` on: what is older was pruned in part. Null: also
-    the last one is gone.
+    Every deploy that counts is there from the day `since` on: what is older was pruned in part.
     """
 
     complete: bool
-    since: str | None = None
+    since: str
 
 
 class DoraRow(Shape):

@@ -175,13 +175,16 @@ class Figures:
         return self.failed / self.deploys if self.deploys else None
 
 
-def figures(ended: Iterable[Ended], asked: Window) -> list[Figures]:
+def figures(
+    ended: Iterable[Ended], asked: Window, also: Iterable[tuple[str, str]] = ()
+) -> list[Figures]:
     """The figures of each application in each tier that deployed within the window.
 
     Args:
         ended: From the beginning of the window until now: what came after it tells which of its
             deployments failed and when that was over.
         asked: By the end of a deploy.
+        also: Application and tier of which something is told though nothing of it is left.
     """
     places: dict[tuple[str, str, str], list[Ended]] = defaultdict(list)
     for row in ended:
@@ -192,7 +195,8 @@ def figures(ended: Iterable[Ended], asked: Window) -> list[Figures]:
         groups[application, tier] += [
             one for one in found if asked.start <= one.of.ended_at < asked.end
         ]
-    return [_figures(key, groups[key], asked) for key in sorted(groups) if groups[key]]
+    kept = {key for key, some in groups.items() if some}
+    return [_figures(key, groups[key], asked) for key in sorted(kept | set(also))]
 
 
 @dataclass
@@ -215,9 +219,20 @@ class _Place:
     def _go_back(self, row: Ended) -> None:
         # After a failure it restores what is in place; else what is in place has failed.
         if not self.broken and self.standing:
-            undone = self.standing.pop() if row.is_success else self.standing[-1]
+            undone = self.standing[-1]
             undone.failed_at = undone.of.ended_at
             self.broken.append(undone)
+        if row.is_success:
+            self._leave(row.version)
+
+    def _leave(self, version: str) -> None:
+        """What stands after a rollback: whatever came after this version does no more.
+
+        Those in between did not fail for it. Nothing of the window stands where the version is
+        of a time before.
+        """
+        while self.standing and self.standing[-1].of.version != version:
+            self.standing.pop()
 
     def _restore(self, row: Ended) -> None:
         for one in self.broken:

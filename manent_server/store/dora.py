@@ -8,8 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from manent_server.domain.access import Scope
-from manent_server.domain.deploy import State
+from manent_server.domain.deploy import Kind, State
 from manent_server.domain.dora import Ended
+from manent_server.store import tallies
 from manent_server.store.among import among
 from manent_server.store.sight import within
 from manent_server.store.transaction import Transaction
@@ -44,7 +45,9 @@ def ended(tx: Transaction, wanted: Wanted, *, limit: int) -> list[Ended]:
     )  # fmt: skip
     rows = tx.connection.execute(_narrowed(query, tx, wanted).limit(limit)).all()
     failed = _failures(tx, [row.id for row in rows if row.state == State.ERROR])
-    return [_ended(row, failed) for row in rows]
+    orphans = [row.id for row in rows if row.replaced is None and row.kind == Kind.DEPLOY]
+    replaced = _replaced(tx, orphans)
+    return [_ended(row, failed, replaced) for row in rows]
 
 
 def _narrowed(query: sa.Select[Any], tx: Transaction, wanted: Wanted) -> sa.Select[Any]:
@@ -59,6 +62,19 @@ def _narrowed(query: sa.Select[Any], tx: Transaction, wanted: Wanted) -> sa.Sele
     return within(query, wanted.sight, d.c.application, d.c.environment)
 
 
+def _replaced(tx: Transaction, deploys: Sequence[str]) -> dict[str, str]:
+    """What was in place before deploys whose predecessor is pruned, by their own snapshots."""
+    d = tx.tables.deploys
+    query = sa.select(d.c.id, d.c.prepared).where(among(tx, d.c.id, deploys))
+    found = {}
+    for row in tx.connection.execute(query):
+        past = (row.prepared or {}).get("past") or {}
+        versions = {one["version"] for one in past.values()}
+        if len(versions) == 1:
+            found[row.id] = versions.pop()
+    return found
+
+
 def _failures(tx: Transaction, deploys: Sequence[str]) -> dict[str, datetime]:
     """When the first step of each failed."""
     s = tx.tables.steps
@@ -70,14 +86,14 @@ def _failures(tx: Transaction, deploys: Sequence[str]) -> dict[str, datetime]:
     return {row.deploy: row.at for row in tx.connection.execute(query) if row.at is not None}
 
 
-def _ended(row: Any, failed: Mapping[str, datetime]) -> Ended:
+def _ended(row: Any, failed: Mapping[str, datetime], replaced: Mapping[str, str]) -> Ended:
     return Ended(
         application=row.application,
         environment=row.environment,
         tier=row.tier,
         kind=row.kind,
         version=row.version,
-        replaced=row.replaced,
+        replaced=row.replaced if row.replaced is not None else replaced.get(row.id),
         state=row.state,
         outcome=row.outcome,
         ended_at=row.ended_at,
@@ -90,30 +106,32 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def whole_since(tx: Transaction, environment: str, since: datetime) -> datetime | None:
-    """From when on every deploy an environment accepted is still there.
+@dataclass(frozen=True)
+class Hole:
+    """A place of whose history something is gone: deploys that ended until then."""
 
-    Deploys are numbered there without a gap: a number that is missing was pruned.
+    application: str
+    environment: str
+    tier: str
+    until: datetime
 
-    Returns:
-        `since` where nothing is missing from then on, else the instant the first deploy after
-        the last gap was asked for; None when the last one is missing.
-    """
-    d, e = tx.tables.deploys, tx.tables.environments
-    here = d.c.environment == environment
-    row = tx.connection.execute(sa.select(e.c.next_number).where(e.c.name == environment)).first()
-    last = (row.next_number if row else 1) - 1
-    if last == 0:
-        return since
-    newest = sa.select(d.c.requested_at).where(here, d.c.number == last)
-    if tx.connection.execute(newest).first() is None:
-        return None
-    before = d.alias("before")
-    is_first = sa.exists().where(
-        before.c.environment == environment, before.c.number == d.c.number - 1
+
+def holes(tx: Transaction, wanted: Wanted) -> list[Hole]:
+    """Places of which deploys were pruned that ended since then and would have counted."""
+    e = tx.tables.environments
+    rows = tx.connection.execute(sa.select(e.c.name, e.c.tier))
+    tiers = {row.name: row.tier for row in rows}
+    found = [
+        Hole(application, environment, tiers[environment], datetime.fromtimestamp(until, UTC))
+        for (application, environment), until in tallies.pruned_until(tx).items()
+        if environment in tiers and wanted.sight.covers(application, environment)
+    ]
+    return [one for one in found if wanted.since <= one.until and _is_wanted(one, wanted)]
+
+
+def _is_wanted(one: Hole, wanted: Wanted) -> bool:
+    return (
+        wanted.application in (None, one.application)
+        and wanted.environment in (None, one.environment)
+        and wanted.tier in (None, one.tier)
     )
-    gap = sa.select(sa.func.max(d.c.requested_at)).where(
-        here, d.c.requested_at >= since, d.c.number > 1, sa.not_(is_first)
-    )
-    found: datetime | None = tx.connection.execute(gap).scalar()
-    return found if found is not None else since

@@ -1,5 +1,6 @@
 """Old deploys: which there are, what holds them, and how they go with all that is theirs."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,9 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from manent_server.domain.deploy import Kind, Outcome, State
+from manent_server.domain.tally import PRUNED_UNTIL, Key
+from manent_server.store import tallies
 from manent_server.store.deploys import LIVE_STATES
 from manent_server.store.transaction import Transaction
 
+_COUNTED = (State.SUCCESS, State.ERROR)
 _LINKS = ("rollback_to", "promoted_from", "rerun_of")
 Place = tuple[str, str]
 
@@ -263,15 +267,16 @@ def delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
 def _delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
     d, r = tx.tables.deploys, tx.tables.schedule_runs
     free = (
-        sa.select(d.c.id)
+        sa.select(d.c.id, d.c.application, d.c.environment, d.c.state, d.c.ended_at)
         .where(d.c.id.in_(ids), d.c.ended_at < before)
         .order_by(d.c.id)
         .with_for_update(skip_locked=True)
     )
-    held = set(tx.connection.execute(free).scalars())
+    held = {row.id: row for row in tx.connection.execute(free)}
     gone = [one for one in ids if one in held]
     if not gone:
         return Gone()
+    _note(tx, list(held.values()))
     runs = tx.connection.execute(sa.delete(r).where(r.c.deploy.in_(gone))).rowcount
     t = tx.tables
     asked = sa.select(t.approvals.c.id).where(t.approvals.c.deploy.in_(gone))
@@ -288,6 +293,16 @@ def _delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
     else:
         tx.connection.execute(sa.delete(d).where(d.c.id.in_(gone)))
     return Gone(tuple(gone), runs, approvals)
+
+
+def _note(tx: Transaction, gone: Sequence[Any]) -> None:
+    """Keep until when figures of a place have a hole, by the last of its deploys that count."""
+    until: dict[Key, int] = {}
+    for row in gone:
+        if row.state in _COUNTED:
+            key = PRUNED_UNTIL, f"{row.application}|{row.environment}"
+            until[key] = max(until.get(key, 0), math.ceil(row.ended_at.timestamp()))
+    tallies.reach(tx, until)
 
 
 def _here(d: sa.Table, place: Place) -> tuple[sa.ColumnElement[bool], ...]:

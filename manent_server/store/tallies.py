@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from manent_server.domain.tally import ATTEMPTS, ENDED, Key, Life
+from manent_server.domain.tally import ATTEMPTS, ENDED, PRUNED_UNTIL, Key, Life
 from manent_server.store.among import among
 from manent_server.store.transaction import Transaction
 
@@ -19,6 +19,19 @@ def add(tx: Transaction, counted: Mapping[Key, int]) -> None:
     more = t.c.value + insert.excluded.value
     tx.connection.execute(
         insert.on_conflict_do_update(index_elements=["name", "labels"], set_={"value": more})
+    )
+
+
+def reach(tx: Transaction, counted: Mapping[Key, int]) -> None:
+    """Raise numbers to these; one that is higher stays."""
+    t = tx.tables.tallies
+    insert = _insert(tx, counted)
+    if insert is None:
+        return
+    highest = sa.func.max if tx.dialect == "sqlite" else sa.func.greatest
+    given = {"value": highest(t.c.value, insert.excluded.value)}
+    tx.connection.execute(
+        insert.on_conflict_do_update(index_elements=["name", "labels"], set_=given)
     )
 
 
@@ -50,10 +63,22 @@ def _insert(
 
 
 def everything(tx: Transaction) -> dict[Key, int]:
-    """Every count; there are a few hundred."""
+    """Every count that metrics show; there are a few hundred."""
     t = tx.tables.tallies
-    rows = tx.connection.execute(sa.select(t.c.name, t.c.labels, t.c.value))
+    query = sa.select(t.c.name, t.c.labels, t.c.value).where(t.c.name != PRUNED_UNTIL)
+    rows = tx.connection.execute(query)
     return {(row.name, row.labels): row.value for row in rows}
+
+
+def pruned_until(tx: Transaction) -> dict[tuple[str, str], int]:
+    """By application and environment, when the last of the deleted deploys had ended."""
+    t = tx.tables.tallies
+    query = sa.select(t.c.labels, t.c.value).where(t.c.name == PRUNED_UNTIL)
+    found = {}
+    for labels, value in tx.connection.execute(query):
+        application, _, environment = labels.partition("|")
+        found[application, environment] = value
+    return found
 
 
 def environments(tx: Transaction) -> frozenset[str]:

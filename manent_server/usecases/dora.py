@@ -1,5 +1,6 @@
 """DORA: how often deploys come, how many fail, how long both take to be made good."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -7,6 +8,7 @@ from manent_server.domain import dora, schedule
 from manent_server.domain.dora import Figures, Spread, Window
 from manent_server.domain.errors import Invalid
 from manent_server.store import dora as rows
+from manent_server.store.dora import Hole
 from manent_server.usecases import inspect
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DoraRequest
@@ -28,25 +30,24 @@ def figures(desk: Desk, request: DoraRequest) -> dict[str, Any]:
         place = inspect.place(tx, desk, request.application, request.environment)
         wanted = rows.Wanted(window.start, desk.sight, tier=request.tier, **place)
         ended = rows.ended(tx, wanted, limit=MOST + 1)
+        holes = rows.holes(tx, wanted)
         if len(ended) > MOST:
             raise Invalid(
                 f"more than {MOST} deploys ended since {window.first}",
                 next="name an application, an environment or a later `from`",
             )
-        found = dora.figures(ended, window)
-        names = {name for one in found for name in one.environments}
-        covered = {name: rows.whole_since(tx, name, window.start) for name in names}
+    found = dora.figures(ended, window, [(hole.application, hole.tier) for hole in holes])
     return {
         "from": window.first.isoformat(),
         "to": window.last.isoformat(),
         "timezone": request.timezone,
         "days": window.days,
-        "items": [_shown(one, window, covered) for one in found],
+        "items": [_shown(one, window, holes) for one in found],
     }
 
 
-def _shown(one: Figures, window: Window, covered: dict[str, datetime | None]) -> dict[str, Any]:
-    weeks = window.days / 7
+def _shown(one: Figures, window: Window, holes: Sequence[Hole]) -> dict[str, Any]:
+    weeks, key = window.days / 7, (one.application, one.tier)
     return {
         "application": one.application,
         "tier": one.tier,
@@ -64,7 +65,9 @@ def _shown(one: Figures, window: Window, covered: dict[str, datetime | None]) ->
             **_spread(one.lead), "negative": one.negative, "unexplained": one.unexplained
         },
         "months": [vars(month) for month in one.months],
-        "coverage": _coverage([covered[name] for name in one.environments], window),
+        "coverage": _coverage(
+            [hole.until for hole in holes if (hole.application, hole.tier) == key], window
+        ),
     }  # fmt: skip
 
 
@@ -76,13 +79,8 @@ def _spread(spread: Spread) -> dict[str, Any]:
     }
 
 
-def _coverage(since: list[datetime | None], window: Window) -> dict[str, Any]:
-    """From which day on the history they were counted from is whole.
-
-    A day, not the instant: that is when somebody asked for a deploy, perhaps of another.
-    """
-    known = [at for at in since if at is not None]
-    whole = max(known) if len(known) == len(since) else None
-    if whole is None or whole == window.start:
-        return {"complete": whole is not None, "since": whole and window.first.isoformat()}
-    return {"complete": False, "since": window.day_after(whole).isoformat()}
+def _coverage(gone_until: Sequence[datetime], window: Window) -> dict[str, Any]:
+    """From which day on the history they were counted from is whole."""
+    if not gone_until:
+        return {"complete": True, "since": window.first.isoformat()}
+    return {"complete": False, "since": window.day_after(max(gone_until)).isoformat()}

@@ -1,6 +1,5 @@
 """DORA figures out of rows: what ended, whose it is, and how much of the history is left."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from manent_server.domain.access import Caller, Grant
 from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.usecases import dora
-from manent_server.usecases.requests import DoraRequest
+from manent_server.usecases.requests import DoraRequest, PruneRequest
 from tests.integration.core.running import Running
 from tests.integration.core.test_prune import DAY, aged, bad, good, old_good, pruned
 from tests.rig.core import Core
@@ -62,21 +61,61 @@ def test_figures_of_what_ended(core: Core) -> None:
 
 
 def test_what_was_pruned_is_said_to_be_missing(core: Core) -> None:
-    """Numbers without a gap tell: no setting and no record of a prune is asked."""
+    """By when the last deploy that is gone had ended: no setting and no number is asked."""
     old_good(core, "1", 120)
     aged(core, bad(core, "2"), 110)
     old_good(core, "3", 100)
     old_good(core, "4", 20)
     day = (core.at() - 130 * DAY).date()
-    assert only(core, first=day)["coverage"]["complete"]
+    assert only(core, first=day)["coverage"] == {"complete": True, "since": day.isoformat()}
     assert pruned(core)["deploys"] == 1
     found = only(core, first=day)
     assert found["deploys"] == 3
-    # From the deploy after the missing one on.
-    since = ((core.at() - 100 * DAY - timedelta(minutes=1)) + DAY).date()
+    since = (core.at() - 109 * DAY).date()
     assert found["coverage"] == {"complete": False, "since": since.isoformat()}
-    later = (core.at() - 50 * DAY).date()
-    assert only(core, first=later)["coverage"]["complete"]
+    assert only(core, first=since)["coverage"]["complete"]
+
+
+def test_a_deploy_that_ended_long_after_it_was_asked_for_leaves_its_hole(core: Core) -> None:
+    """Its neighbours by number were asked for and ended before the days that are counted."""
+    old_good(core, "1", 120)
+    late = aged(core, bad(core, "2"), 95)
+    core.set(late, requested_at=core.at() - 119 * DAY)
+    aged(core, good(core, "3"), 118)
+    assert pruned(core)["deploys"] == 1
+    assert not only(core, first=(core.at() - 118 * DAY).date())["coverage"]["complete"]
+
+
+def test_what_is_gone_as_a_whole_is_told_too(core: Core) -> None:
+    """Also where the tier has another environment, of which everything is there."""
+    aged(core, bad(core, "1"), 100)
+    aged(core, bad(core, "1", environment="manual"), 10)
+    aged(core, bad(core, "1", application="mail"), 100)
+    day = (core.at() - 110 * DAY).date()
+    pruned(core)
+    mail, shop = asked(core, first=day)["items"]
+    assert (mail["application"], mail["deploys"], mail["change_failure_rate"]) == ("mail", 0, None)
+    assert not mail["coverage"]["complete"]
+    assert (shop["deploys"], shop["environments"]) == (1, ["manual"])
+    assert not shop["coverage"]["complete"]
+    assert only(core, first=day, environment="manual")["coverage"]["complete"]
+    seen = core.desk.seen_by(Caller("dev", (Grant("viewer", ("shop",), ("*",)),), "person"))
+    found = dora.figures(seen, DoraRequest(first=day))
+    assert [item["application"] for item in found["items"]] == ["shop"]
+
+
+def test_a_redeploy_of_what_was_there_stays_one_when_its_predecessor_is_pruned(core: Core) -> None:
+    """B148, and a prune must change no figure of the days that are left."""
+    old_good(core, "1", 120)
+    again = good(core, "1")
+    past = {"web": {"version": "1"}}
+    core.set(again, prepared={"past": past})
+    aged(core, again, 10)
+    assert asked(core)["items"] == []
+    assert pruned(core, PruneRequest(max_age=90 * DAY, keep_releases=1))["deploys"] == 1
+    (row,) = core.rows("deploys")
+    assert (row["id"], row["replaces"]) == (again, None)
+    assert asked(core)["items"] == []
 
 
 def test_nobody_learns_of_what_it_does_not_see(core: Core) -> None:

@@ -156,7 +156,7 @@ def test_everything_can_be_read(core: Core):
     (stock,) = inspect.inventory(core.desk, environment="staging")["items"]
     assert stock["state"] == "unknown"
     assert mark.standing(core.desk, Sort.LOCK) == {"items": []}
-    assert [beat.executor for beat in census.read(core.desk).beats] == ["w1"]
+    assert [beat.executor for beat in census.read(core.desk, {}).beats] == ["w1"]
     assert health.ready(core.desk)["ready"]
     with pytest.raises(NotFound):
         inspect.environment(core.desk, "stagin")

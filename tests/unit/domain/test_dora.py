@@ -111,6 +111,33 @@ def test_two_steps_back_undo_two() -> None:
     assert only(rows).failed == 2
 
 
+def test_a_rollback_over_several_versions_undoes_the_last_alone() -> None:
+    """What lay in between stands no more: the next one to go back from is where it went to."""
+    rows = [deploy(f"{n}", at(n)) for n in (1, 2, 3)]
+    rows += [rollback("1", at(4)), rollback("0", at(5))]
+    found = only(rows)
+    assert (found.deploys, found.failed) == (3, 2)
+    # The third for a day, the first for four.
+    assert found.restore.mean == 2.5 * 24 * 3600
+
+
+def test_a_rollback_tried_twice_leaves_the_one_before_to_stand() -> None:
+    rows = [
+        deploy("1", at(1)),
+        deploy("2", at(2)),
+        rollback("1", at(2, 10), state="ERROR", outcome="failed"),
+        rollback("1", at(2, 30)),
+        rollback("0", at(3)),
+    ]
+    assert only(rows).failed == 2
+
+
+def test_of_what_nothing_is_left_there_are_figures_of_nothing() -> None:
+    mail, shop = dora.figures([deploy("1", at(1))], MARCH, [("mail", "production")])
+    assert (mail.application, mail.deploys, mail.failure_rate) == ("mail", 0, None)
+    assert (shop.application, shop.deploys) == ("shop", 1)
+
+
 def test_what_another_place_does_ends_no_failure_here() -> None:
     rows = [failed("1", at(1)), deploy("1", at(2), environment="other")]
     found = only(rows)
