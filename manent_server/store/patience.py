@@ -36,12 +36,19 @@ def give_up_after(engine: sa.Engine, limit: timedelta) -> None:
 
 
 def _connecting(limit: float) -> Callable[..., Any]:
-    import psycopg  # noqa: PLC0415 - whoever keeps to SQLite does without
+    # Whoever keeps to SQLite does without.
+    import psycopg  # noqa: PLC0415 - as above
+
+    from manent_server.store.cursor import PlainCursor  # noqa: PLC0415 - as above
 
     class Bounded(psycopg.Connection[Any]):
         """A connection that is closed once an answer is overdue."""
 
         seconds = limit
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.cursor_factory = PlainCursor
 
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             began = time.monotonic()

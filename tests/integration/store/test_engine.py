@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -138,6 +140,27 @@ def test_a_statement_of_a_lone_connection_may_take_long(postgres_url: str) -> No
     assert shown["statement_timeout"] == "0"
     assert shown["lock_timeout"] == "5s"
     assert shown["idle_in_transaction_session_timeout"] == "5s"
+
+
+@pytest.mark.postgres
+def test_columns_have_the_names_and_types_the_library_gives_them(
+    postgres_engines: Engines,
+) -> None:
+    """Built without what nobody asks; whatever gives no rows has none."""
+    query = "SELECT 1 AS one, 'x'::text AS \"größe\", now() AS at, '[1]'::jsonb AS body"
+    with postgres_engines.ours.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        mine, theirs = raw.cursor(), psycopg.Cursor(raw)
+        assert _columns(mine.execute(query)) == _columns(theirs.execute(query))
+        for statement in ("SELECT", "SELECT 1 AS none WHERE false", "SET lock_timeout = '1s'"):
+            assert _columns(mine.execute(statement)) == _columns(theirs.execute(statement))
+        assert connection.exec_driver_sql(query).mappings().one()["größe"] == "x"
+
+
+def _columns(cursor: psycopg.Cursor[Any]) -> list[tuple[str, int]] | None:
+    found = cursor.description
+    return None if found is None else [(column[0], column[1]) for column in found]
 
 
 def _settings(connection: sa.Connection) -> dict[str, str]:
