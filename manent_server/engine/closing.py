@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from manent_server.domain import inventory as inventories
@@ -19,6 +20,14 @@ from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt, StepRow
 
 ACTOR = "manent"
+
+
+class Close(Enum):
+    """What came of asking for an end; every one but `LATER` is final."""
+
+    ENDED = "now, or by an earlier answer that was lost"
+    FOREIGN = "the deploy is not the writer's any more"
+    LATER = "another attempt of its application there may still be at work: ask again"
 
 
 @dataclass(frozen=True)
@@ -40,22 +49,22 @@ class Ending:
 
 
 def close(tx: Transaction, ending: Ending) -> bool:
-    """End the deploy.
+    """End the deploy; False if that has to wait."""
+    return conclude(tx, ending) != Close.LATER
 
-    Returns:
-        True if it has ended now or had ended by an earlier answer that was lost; False if
-        another attempt of its application there may still be at work: ask again.
-    """
+
+def conclude(tx: Transaction, ending: Ending) -> Close:
+    """End the deploy, and say what came of it."""
     row = deploys.lock(tx, ending.deploy)
-    if row is None or not row.is_live:
-        return True
-    if ending.epoch is not None and row.epoch != ending.epoch:
-        return True
+    if row is None or (ending.epoch is not None and row.epoch != ending.epoch):
+        return Close.FOREIGN
+    if not row.is_live:
+        return Close.ENDED
     at = tx.now()
     course = _course(tx, row)
     left = [attempt for attempt in course.attempts if attempt.ended_at is None]
     if clearance.clear(tx, left, at=at) and not ending.is_on_word:
-        return False
+        return Close.LATER
     deploys.update(
         tx,
         row.id,
@@ -93,7 +102,7 @@ def close(tx: Transaction, ending: Ending) -> bool:
         after={"state": state_of(ending.outcome), "outcome": ending.outcome},
     )
     records.write_audit(tx, deed, at=at)
-    return True
+    return Close.ENDED
 
 
 def _told(row: Deploy) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Journey:
             _log.info("dispatch %s.%s is not run: %s", deploy, number, start.verdict)
             return
         with log.bound(epoch=start.deploy.epoch), self._span(start.deploy):
-            self._run(start.deploy, is_trial=start.is_trial)
+            self._run(start.deploy, start)
 
     def _span(self, deploy: Deploy) -> AbstractContextManager[Note]:
         """This dispatch in the trace of the request that asked for the deploy."""
@@ -119,8 +119,11 @@ class Journey:
             shop.admit(start.deploy.environment)
         return start
 
-    def _run(self, deploy: Deploy, *, is_trial: bool) -> None:
-        run = self._new(deploy, is_trial=is_trial)
+    def _run(self, deploy: Deploy, start: Start) -> None:
+        run = self._new(deploy, is_trial=start.is_trial)
+        run.control.deadline_at = deploy.deadline_at
+        # Known before the first wait: the watch needs a second to say so.
+        run.control.is_overdue = start.is_overdue
         self._watch.add(run.control)
         try:
             self._walk(run)
@@ -157,11 +160,7 @@ class Journey:
         return Run(shop, deploy, order, steps, control, Logbook(shop, deploy), is_trial)
 
     def _walk(self, run: Run) -> None:
-        due = run.deploy.deadline_at
         run.logbook.say(f"runs on {self._shop.identity.executor}, epoch {run.deploy.epoch}")
-        run.control.deadline_at = due
-        # Known before the first wait: the watch needs a second to say so.
-        run.control.is_overdue = due is not None and due <= run.now()
         Passage(run).walk()
 
     def _let_go(self, run: Run, leave: Callable[[Transaction], None]) -> None:

@@ -15,7 +15,7 @@ from manent_server.domain.plan import Step, Visit, Wave
 from manent_server.domain.question import Answer
 from manent_server.engine import aim as aims
 from manent_server.engine import asking, closing, soaking
-from manent_server.engine.closing import Ending
+from manent_server.engine.closing import Close, Ending
 from manent_server.engine.handout import is_current
 from manent_server.engine.preparation import prepare
 from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
@@ -279,14 +279,16 @@ class Passage:
         ending = Ending(run.deploy.id, run.deploy.epoch, end, error=error)
         asked_at: datetime | None = None
         lost = run.shop.lifeline.lost.is_set
-        while not run.shop.store.repeat(lambda tx: closing.close(tx, ending), stop=lost):
+        while True:
+            came = run.shop.store.repeat(lambda tx: closing.conclude(tx, ending), stop=lost)
+            if came != Close.LATER:
+                break
             at = run.now()
             asked_at = asked_at or at
             if at - asked_at > LONG_WAIT:
                 raise Parked(at + LONG_WAIT, "close")
             run.pause(timedelta(milliseconds=500))
-        row = run.row()
-        if row is None or row.epoch != run.deploy.epoch:
+        if came == Close.FOREIGN:
             run.shop.metrics.stale_write()
             raise Unwound(run.deploy.id)
         run.shop.admit(run.deploy.environment)

@@ -49,12 +49,14 @@ class Verdict(StrEnum):
 class Start:
     """The answer of a prelude; `deploy` is the row as it now stands where it runs.
 
-    `is_trial`: it may be what kills its workers, and no other such deploy runs here.
+    `is_trial`: it may be what kills its workers, and no other such deploy runs here; `is_overdue`:
+    its deadline had passed by then.
     """
 
     verdict: Verdict
     deploy: Deploy | None
     is_trial: bool = False
+    is_overdue: bool = False
 
 
 def _always() -> bool:
@@ -100,7 +102,13 @@ def _begin(tx: Transaction, deploy: Deploy, claim: Claim) -> Start:
     """A deploy that has not acted yet: its gates may have closed meanwhile."""
     if _gates_closed(tx, deploy):
         return Start(Verdict.CLOSED, deploy)
-    return Start(Verdict.RUN, _take(tx, deploy, claim.identity))
+    return _run(tx, deploy, claim, is_trial=False)
+
+
+def _run(tx: Transaction, deploy: Deploy, claim: Claim, *, is_trial: bool) -> Start:
+    # One that begins now is given its deadline now.
+    is_overdue = deploy.deadline_at is not None and deploy.deadline_at <= tx.now()
+    return Start(Verdict.RUN, _take(tx, deploy, claim.identity), is_trial, is_overdue)
 
 
 def _go_on(tx: Transaction, deploy: Deploy, claim: Claim) -> Start:
@@ -113,7 +121,7 @@ def _go_on(tx: Transaction, deploy: Deploy, claim: Claim) -> Start:
     is_trial = suspicion.is_suspect(worst)
     if is_trial and not claim.may_try():
         return _put_back(tx, deploy, "suspect")
-    return Start(Verdict.RUN, _take(tx, deploy, claim.identity), is_trial)
+    return _run(tx, deploy, claim, is_trial=is_trial)
 
 
 def _deaths(tx: Transaction, deploy: Deploy) -> dict[str, int]:

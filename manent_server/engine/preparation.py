@@ -27,7 +27,8 @@ from manent_server.store.work import StepRow
 
 def prepare(run: Run) -> Outcome:
     """Store the snapshot, or read the one that is stored, into `run.prepared`."""
-    carried = run.write(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
+    carried, rows = run.write(lambda tx: _record_plan(tx, run), stop=run.shop.lifeline.is_cut)
+    run.know(rows)
     if carried:
         names = ", ".join(carried)
         run.logbook.say(f"carried over from deploy {run.deploy.rerun_of}: {names}", step=PREPARE)
@@ -46,15 +47,15 @@ def prepare(run: Run) -> Outcome:
             _try(run)
 
 
-def _record_plan(tx: Transaction, run: Run) -> list[str]:
-    """Record the steps; the names of those that were taken over just now."""
+def _record_plan(tx: Transaction, run: Run) -> tuple[list[str], list[StepRow]]:
+    """Record the steps; the names of those that were taken over just now, and all that stand."""
     row = deploys.lock(tx, run.deploy.id)
     if row is None or not is_current(row, run.deploy):
-        return []
+        return [], []
     is_known = row.rerun_of is None or work.read_step(tx, row.id, row.pass_number, PREPARE)
     carried = {} if is_known else carrying.carry(tx, row, run.plan)
-    work.write_steps(tx, row, run.plan.steps(), carried=carried)
-    return [name for name, step in carried.items() if step.state == "succeeded"]
+    rows = work.write_steps(tx, row, run.plan.steps(), carried=carried)
+    return [name for name, step in carried.items() if step.state == "succeeded"], rows
 
 
 def _stored(run: Run) -> Mapping[str, Any] | None:
@@ -86,8 +87,9 @@ def _try(run: Run) -> None:
     except ManentError as error:
         _fail(run, _shown(error))
     else:
-        # What is said from here on may find the deploy given back.
-        run.logbook.flush()
+        if run.deploy.approval is not None:
+            # What is said from here on may find the deploy given back.
+            run.logbook.flush()
         stored = run.shop.store.repeat(
             lambda tx: _record(tx, run, found), stop=run.shop.lifeline.is_cut
         )

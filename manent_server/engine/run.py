@@ -1,7 +1,7 @@
 """One run: a dispatch that passed its prelude, on this worker."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -124,6 +124,11 @@ class Run:
 
     def _read_steps(self, tx: Transaction) -> list[StepRow]:
         return work.read_steps(tx, self.deploy.id, pass_number=self.deploy.pass_number)
+
+    def know(self, rows: Sequence[StepRow]) -> None:
+        """Keep the steps of the pass as a transaction of this run has just left them, if it has."""
+        with self._guard:
+            self._known = {row.name: row for row in rows} or None
 
     def learn(self, row: StepRow) -> None:
         """Keep a step as this run has just left it."""

@@ -103,7 +103,7 @@ def write_steps(
     steps: Iterable[Step],
     *,
     carried: Mapping[str, StepRow] = MappingProxyType({}),
-) -> None:
+) -> list[StepRow]:
     """Record the steps of a pass that are not yet recorded.
 
     Args:
@@ -111,8 +111,12 @@ def write_steps(
         deploy: Whose pass.
         steps: The plan, or the part of it to record.
         carried: By name, steps of another pass whose end this one takes over.
+
+    Returns:
+        Every step of the pass as it now stands, in no order.
     """
-    known = {step.name for step in read_steps(tx, deploy.id, pass_number=deploy.pass_number)}
+    found = read_steps(tx, deploy.id, pass_number=deploy.pass_number)
+    known = {step.name for step in found}
     rows = [
         {
             "deploy": deploy.id,
@@ -128,7 +132,15 @@ def write_steps(
         if step.name not in known
     ]
     if rows:
-        tx.connection.execute(into(tx.tables.steps), rows)
+        found += [StepRow(*row) for row in tx.connection.execute(_steps_written(tx.tables), rows)]
+    return found
+
+
+@cache
+def _steps_written(tables: Tables) -> sa.Insert:
+    """All of them by one statement."""
+    written: sa.Insert = into(tables.steps).returning(*(tables.steps.c[name] for name in _STEP))
+    return written
 
 
 def _end_of(carried: StepRow | None, deploy: Deploy) -> dict[str, Any]:
