@@ -104,16 +104,13 @@ def write_steps(
     *,
     carried: Mapping[str, StepRow] = MappingProxyType({}),
 ) -> list[StepRow]:
-    """Record the steps of a pass that are not yet recorded.
+    """Record the steps of a pass that are not yet recorded; every one it now has, in no order.
 
     Args:
         tx: The transaction that holds the deploy's row.
         deploy: Whose pass.
         steps: The plan, or the part of it to record.
         carried: By name, steps of another pass whose end this one takes over.
-
-    Returns:
-        Every step of the pass as it now stands, in no order.
     """
     found = read_steps(tx, deploy.id, pass_number=deploy.pass_number)
     known = {step.name for step in found}
@@ -139,8 +136,7 @@ def write_steps(
 @cache
 def _steps_written(tables: Tables) -> sa.Insert:
     """All of them by one statement."""
-    written: sa.Insert = into(tables.steps).returning(*(tables.steps.c[name] for name in _STEP))
-    return written
+    return into(tables.steps).returning(*(tables.steps.c[name] for name in _STEP))
 
 
 def _end_of(carried: StepRow | None, deploy: Deploy) -> dict[str, Any]:
@@ -301,15 +297,6 @@ def _attempts_of(tables: Tables) -> sa.Select[Any]:
     a = tables.attempts
     query = _attempts(tables).where(a.c.deploy == sa.bindparam("deploy"))
     return query.order_by(a.c.handed_out_at, a.c.id)
-
-
-def count_attempts(tx: Transaction, deploy: str, pass_number: int, step: str) -> int:
-    """How many attempts of a step were handed out."""
-    a = tx.tables.attempts
-    query = sa.select(sa.func.count()).where(
-        a.c.deploy == deploy, a.c.pass_number == pass_number, a.c.step == step
-    )
-    return int(tx.connection.execute(query).scalar_one())
 
 
 def read_attempt(tx: Transaction, attempt: str) -> Attempt | None:
