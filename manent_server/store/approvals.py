@@ -4,7 +4,7 @@ What decides about a deploy is read and written under the lock of its row.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from manent_server.domain import approval as rules_of
 from manent_server.domain import awaiting
+from manent_server.domain.access import ALL, Scope
 from manent_server.domain.approval import Rule, Subject
 from manent_server.domain.awaiting import Ask, Stage, Standing
 from manent_server.domain.deploy import Phase
@@ -21,6 +22,7 @@ from manent_server.domain.gates import Asked
 from manent_server.store import deploys, finding, votes
 from manent_server.store.clean import clean
 from manent_server.store.deploys import Deploy
+from manent_server.store.sight import within
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -30,7 +32,6 @@ REJECTED = "rejected"
 EXPIRED = "expired"
 VOID = "void"
 ENDED = "ended"
-_BATCH = 500
 STATES = (WAITING, APPROVED, REJECTED, EXPIRED, VOID, ENDED)
 
 
@@ -100,17 +101,12 @@ def read(tx: Transaction, approval: str) -> Approval | None:
     return Approval(*row) if row else None
 
 
-def beginning(tx: Transaction, text: str, *, seen: Callable[[str, str], bool]) -> list[Approval]:
-    """At most two in places that are `seen` whose ids begin so; how many others do is not told."""
+def beginning(tx: Transaction, text: str, *, sight: Scope) -> list[Approval]:
+    """At most two in sight whose ids begin so; how many others do is not told."""
     a = tx.tables.approvals
     query = _all(tx.tables).where(a.c.id >= text, a.c.id < text + "g").order_by(a.c.id)
-    found: list[Approval] = []
-    for row in tx.connection.execute(query):
-        if seen(row.application, row.environment):
-            found.append(Approval(*row))
-        if len(found) > 1:
-            break
-    return found
+    query = within(query, sight, a.c.application, a.c.environment)
+    return [Approval(*row) for row in tx.connection.execute(query.limit(2))]
 
 
 def of_deploy(tx: Transaction, deploy: str) -> list[Approval]:
@@ -128,7 +124,7 @@ def _of_deploy(tables: Tables) -> sa.Select[Any]:
 
 @dataclass(frozen=True)
 class Page:
-    """Which approvals, the newest first: those before a cursor."""
+    """Which approvals in sight, the newest first: those before a cursor."""
 
     application: str | None
     environment: str | None
@@ -136,40 +132,28 @@ class Page:
     state: str | None
     before: str | None
     limit: int
+    sight: Scope = ALL
 
 
-def page(
-    tx: Transaction, wanted: Page, *, seen: Callable[[str, str], bool]
-) -> tuple[list[Approval], str | None]:
-    """One page by (time, id) of those in places that are `seen`, and the cursor of the next."""
-    kept: list[Approval] = []
-    after = finding.read_cursor(wanted.before) if wanted.before is not None else None
-    while len(kept) <= wanted.limit:
-        rows = _batch(tx, wanted, after)
-        kept += [row for row in rows if seen(row.application, row.environment)]
-        if len(rows) < _BATCH:
-            break
-        after = (rows[-1].asked_at, rows[-1].id)
-    if len(kept) <= wanted.limit:
-        return kept, None
-    last = kept[wanted.limit - 1]
-    return kept[: wanted.limit], finding.cursor(last.asked_at, last.id)
-
-
-def _batch(tx: Transaction, wanted: Page, after: tuple[datetime, str] | None) -> list[Approval]:
+def page(tx: Transaction, wanted: Page) -> tuple[list[Approval], str | None]:
+    """One page by (time, id), and the cursor of the next."""
     a = tx.tables.approvals
-    query = _all(tx.tables)
+    query = within(_all(tx.tables), wanted.sight, a.c.application, a.c.environment)
     for name in ("application", "environment", "deploy", "state"):
         value = getattr(wanted, name)
         if value is not None:
             query = query.where(a.c[name] == value)
-    if after is not None:
-        at, last = after
+    if wanted.before is not None:
+        at, last = finding.read_cursor(wanted.before)
         # The first condition lets an index begin where the page does.
         is_later = sa.or_(a.c.asked_at < at, sa.and_(a.c.asked_at == at, a.c.id < last))
         query = query.where(a.c.asked_at <= at, is_later)
-    query = query.order_by(a.c.asked_at.desc(), a.c.id.desc()).limit(_BATCH)
-    return [Approval(*row) for row in tx.connection.execute(query)]
+    query = query.order_by(a.c.asked_at.desc(), a.c.id.desc()).limit(wanted.limit + 1)
+    found = [Approval(*row) for row in tx.connection.execute(query)]
+    if len(found) <= wanted.limit:
+        return found, None
+    kept = found[: wanted.limit]
+    return kept, finding.cursor(kept[-1].asked_at, kept[-1].id)
 
 
 def standing_of(rows: Iterable[Approval], digest: str | None) -> list[Approval]:

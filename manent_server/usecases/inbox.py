@@ -33,7 +33,8 @@ def find(tx: Transaction, address: str, caller: Caller) -> Approval:
         NotFound: Nothing the caller sees has that address.
         Invalid: Several ids begin so.
     """
-    found = approvals.beginning(tx, address, seen=caller.sees) if is_id(address) else []
+    sight = caller.scope(access.READ)
+    found = approvals.beginning(tx, address, sight=sight) if is_id(address) else []
     if len(found) > 1:
         raise Invalid(
             f"several approvals begin with {address}",
@@ -73,8 +74,9 @@ def approvals_of(desk: Desk, wanted: ApprovalFilter, *, caller: Caller) -> dict[
             state=wanted.state,
             before=wanted.before,
             limit=wanted.limit,
+            sight=desk.sight,
         )
-        rows, after = approvals.page(tx, page, seen=caller.sees)
+        rows, after = approvals.page(tx, page)
         return view.page(_shown(tx, desk, rows, caller), after)
 
 

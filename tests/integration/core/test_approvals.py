@@ -16,7 +16,7 @@ from manent_server.domain.errors import (
     Refused,
 )
 from manent_server.usecases import decide, explain, inbox, submit
-from manent_server.usecases.requests import Decision, DeployRequest
+from manent_server.usecases.requests import ApprovalFilter, Decision, DeployRequest
 from tests.integration.core.approving import (
     ADMIN,
     ANN,
@@ -236,6 +236,31 @@ def test_the_right_is_asked_for_and_what_is_not_seen_is_not_there(core: Core) ->
     with pytest.raises(Invalid, match="several"):
         inbox.one(core.desk, approval[:6], caller=BOB)
     decide.decide(core.desk, approval, yes, caller=BOB)
+
+
+def test_pages_hold_what_one_sees_and_end_with_it(core: Core) -> None:
+    """Neither a short page nor a next one tells that others wait for more."""
+    ask(core)
+    mine = [asked(core, request(core, str(number)))[0]["id"] for number in range(5)]
+    with core.store.write() as tx:
+        for number, row in enumerate(core.rows("approvals")):
+            for shift in (-1, 1):
+                hidden = {
+                    "id": f"{number:019d}{shift % 3}",
+                    "application": "mail",
+                    "asked_at": row["asked_at"] + shift * timedelta(microseconds=1),
+                }
+                tx.connection.execute(tx.tables.approvals.insert().values(**row | hidden))
+    bob = Caller("bob", (access.Grant("approver", ("shop",), ("staging",)),), "person")
+    found, before = [], None
+    for _ in range(3):
+        wanted = ApprovalFilter(limit=2, before=before)
+        page = inbox.approvals_of(core.desk, wanted, caller=bob)
+        found.append([one["id"] for one in page["items"]])
+        before = page["next"]
+    assert (found, before) == ([mine[:2:-1], mine[2:0:-1], mine[:1]], None)
+    everything = inbox.approvals_of(core.desk, ApprovalFilter(limit=100), caller=ANN)["items"]
+    assert len(everything) == 15
 
 
 def test_an_emergency_passes_with_a_right_and_a_reason_and_has_no_approver(core: Core) -> None:
