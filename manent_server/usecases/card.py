@@ -15,6 +15,7 @@ from manent_server.store.transaction import Transaction
 from manent_server.usecases import live
 
 _CHANGES: Final = 8
+_REMINDED: Final = ", half of the time to decide is over"
 _SAID: Final = {"approve": "approved", "reject": "rejected"}
 
 
@@ -79,6 +80,8 @@ def _question(row: Deploy, approval: Approval, votes: Sequence[Vote], chat: str)
     is_waiting = approval.state == approvals.WAITING and row.is_live
     counted = sum(vote.decision == "approve" and not vote.is_void for vote in votes)
     state = f"{counted} of {rule.quorum}" if is_waiting else approval.state
+    if is_waiting and approval.reminded_at is not None:
+        state += _REMINDED
     return Question(
         id=approval.id,
         rule=rule.name,

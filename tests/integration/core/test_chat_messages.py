@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -11,7 +12,7 @@ from manent_server.usecases.requests import CancelRequest
 from tests.integration.core.approving import ANN, BOB, EVE, ask, request, say
 from tests.integration.core.chatting import RULE, Lounge, lounge, text_of
 from tests.integration.core.test_notices import come, states
-from tests.rig.core import Core
+from tests.rig.core import Core, long_ago
 
 EVIL = "<!channel> @here `x` <https://evil.example|look>"
 ALL = ("slack", "ops", "bridge")
@@ -55,6 +56,24 @@ def test_one_message_says_what_is_asked_and_how_it_ended(room: Lounge):
     assert len(room.servers["bridge"].messages) >= 3
     assert '"outcome": "CANCELLED rejected' in text_of(room.servers["bridge"].messages)
     assert len(room.core.rows("chat_messages")) == 3
+
+
+def test_half_of_the_time_is_over_and_the_message_says_so(room: Lounge):
+    core = room.core
+    deploy = request(core)
+    room.tell()
+    assert "half of the time" not in shown(room, "slack")
+    [row] = core.rows("approvals")
+    begun = core.at() - timedelta(hours=13)
+    core.set_approval(row["id"], asked_at=begun, expires_at=begun + timedelta(hours=24))
+    core.set(deploy, approval_at=long_ago())
+    core.admit()
+    room.tell()
+    for name in ALL[:2]:
+        assert "0 of 2, half of the time to decide is over: nobody yet, until 20" in shown(
+            room, name
+        )
+    assert "half of the time" in text_of(room.servers["bridge"].calls[-1].body)
 
 
 def test_what_shows_nothing_new_is_not_sent(room: Lounge):
