@@ -13,6 +13,8 @@ _SIGNAL = 2.0
 _COMMIT = 2.0
 # A row that somebody holds, an outage of the database and a restart of everything in between.
 _PUT_BACK = 25.0
+# They cost their victim its connection or its life, and nobody else anything.
+_ONE_ALONE = frozenset({"backends", "deploy_lock"})
 _FINAL = ("state", "outcome", "epoch", "ended_at")
 # Drained, "restart me", killed by us, told to end before it could listen, or told so twice.
 _EXITS = frozenset({0, 75, -9, -15, 128 + 15})
@@ -189,16 +191,27 @@ def one_holder_per_lease(history: History) -> Iterator[str]:
             yield f"the token of {row['name']} did not rise with {row['holder']}"
 
 
+def _are_harmed(history: History, since: float, until: float) -> bool:
+    """Whether a fault may have kept every worker from taking something up."""
+    return any(
+        fault.kind not in _ONE_ALONE and fault.at <= until and (fault.until or fault.at) >= since
+        for fault in history.faults
+    )
+
+
 @checker("I5")
 def claimed_work_is_put_back(history: History) -> Iterator[str]:
     """What a claimed start still has is put back soon, whoever held its row meanwhile.
 
-    Counted from the last start of a worker: without one there is nobody to give it to.
+    Counted from the last start of a worker: without one there is nobody to give it to. The next
+    start of the claimed worker itself counts for one only where the others were harmed too.
     """
     claimed: dict[str, float] = {}
     started: dict[str, float] = {}
+    owner: dict[str, str] = {}
     for change in history.of("executors"):
         started.setdefault(change.row["incarnation"], change.at)
+        owner[change.row["incarnation"]] = change.row["id"]
         if change.row.get("recovered_by") is not None:
             claimed.setdefault(change.row["incarnation"], change.at)
     held: dict[str, tuple[str, float]] = {}
@@ -206,8 +219,14 @@ def claimed_work_is_put_back(history: History) -> Iterator[str]:
         row = change.row
         before, since = held.pop(row["id"], (None, 0.0))
         if before is not None and before != row["incarnation"] and before in claimed:
-            starts = [at for at in started.values() if at <= change.at]
-            seconds = change.at - max(since, claimed[before], *starts)
+            asked = max(since, claimed[before])
+            is_harmed = _are_harmed(history, asked, change.at)
+            starts = [
+                at
+                for start, at in started.items()
+                if at <= change.at and (is_harmed or owner[start] != owner[before])
+            ]
+            seconds = change.at - max([asked, *starts])
             if seconds > _PUT_BACK:
                 yield f"{row['id']} stayed under a claimed start for {seconds:.0f} s"
         if row["incarnation"] is not None and row["ended_at"] is None:

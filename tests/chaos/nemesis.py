@@ -338,7 +338,7 @@ class Nemesis:
     def _backends(self, hook: Mark) -> None:
         query = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE random() < 0.5"
-            " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend' AND application_name <> 'nemesis'"
         )
         self._note("backends", None)
         self._in_background(lambda connection: connection.execute(query))
@@ -376,7 +376,9 @@ class Nemesis:
         def run() -> None:
             with (
                 contextlib.suppress(psycopg.Error),
-                psycopg.connect(self.stage.database_url, autocommit=True) as connection,
+                psycopg.connect(
+                    self.stage.database_url, autocommit=True, application_name="nemesis"
+                ) as connection,
             ):
                 act(connection)
 

@@ -264,6 +264,14 @@ def left_under_a_claimed_start(story: Story) -> None:
     story.close("three", 61.0, "ERROR", outcome="failed")
 
 
+def left_until_its_worker_came_back(story: Story) -> None:
+    story.row("executors", 41.0, id="w1", incarnation="i1", recovered_by="w2")
+    story.deploy_row("three", 42.0, "PENDING")
+    story.row("executors", 79.0, id="w1", incarnation="i2", recovered_by=None)
+    story.deploy_row("three", 80.0, "ENQUEUED", executor=None, incarnation=None)
+    story.close("three", 81.0, "ERROR", outcome="failed")
+
+
 def _approval(story: Story, *votes: str, digest: str = "d", acts: bool = True) -> None:
     """A deploy that had to be approved by two, what was said to it, and that it begins."""
     body = {"quorum": 2}
@@ -331,6 +339,7 @@ SPOILT: dict[Spoil, str] = {
     an_attempt_twice: "I4",
     no_end: "I5",
     left_under_a_claimed_start: "I5",
+    left_until_its_worker_came_back: "I5",
     a_grandchild_beside_the_next_attempt: "I19",
     accepted_and_gone: "I5",
     an_end_that_changes: "I5",

@@ -56,7 +56,7 @@ _FOUND_BY: dict[str, tuple[tuple[str, ...], str]] = {
     "no_slot_key": (("kill", "pause_short"), ""),
     "no_attempt_lease": (_AWAY, ""),
     "lease_from_the_answer": (_AWAY, "slow_beat"),
-    "no_standing_put_back": (("deploy_lock", *_PAUSE * 5), ""),
+    "no_standing_put_back": ((*_PAUSE * 5, "deploy_lock"), ""),
     "no_look_at_earlier_attempts": (("operator_early", *_PAUSE), ""),
     "term_at_lease_end": (_AWAY, ""),
     "guard_death_is_exit": (("guard",), "slow_sweep"),
