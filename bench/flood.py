@@ -16,6 +16,7 @@ from manent_server.store.tables import Tables
 
 APPLICATIONS: Final = 200
 ENVIRONMENTS: Final = 6
+PLACES: Final = APPLICATIONS * ENVIRONMENTS
 _ENDS: Final = """CASE WHEN n %% 1000 = 0 THEN '{rare}' WHEN n %% 10 = 3 THEN '{bad}'
  WHEN n %% 20 = 5 THEN '{cancelled}' ELSE '{good}' END"""
 

@@ -44,7 +44,8 @@ def beside_a_delete(folder: Path, settings: Mapping[str, str], size: Size) -> li
     folder.mkdir()
     postgres = Postgres(settings=settings)
     history = Flood(size.pruned, log_rows=size.log_rows, has_work=True, age=_AGE)
-    slice_ = size.pruned // (2 * size.pairs + 1)
+    # One release of each place stays.
+    slice_ = (size.pruned - flood.PLACES) // (2 * size.pairs + 1)
     try:
         with laid(postgres, folder / "core", history) as core:
             pairs = interleave(

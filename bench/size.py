@@ -32,5 +32,5 @@ class Size:
 QUICK = Size(
     pairs=3, deploys=3, burst=12, hooks=10, lines=20_000, line_pairs=2, starts=5, idle=3.0,
     restarts=1, kills=2, takeovers=3, waiting=500, records=10_000,
-    listed=20_000, pruned=2_000, log_rows=5,
+    listed=20_000, pruned=6_000, log_rows=5,
 )  # fmt: skip

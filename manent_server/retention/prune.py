@@ -39,9 +39,13 @@ _log = logging.getLogger(__name__)
 _PAGE: Final = 500
 _SHOWN: Final = 1000
 _LASTS: Final = timedelta(seconds=30)
-# A batch holds the one write lock of SQLite: heartbeats must not wait for it.
-_GOAL: Final = 0.05
-_LARGEST: Final = 200
+# Seconds a batch is to take. It holds the one write lock of SQLite, for which heartbeats must not
+# wait. On Postgres it holds nothing that anybody else wants, and its fixed costs are spread.
+_GOAL: Final = {"sqlite": 0.05, "postgresql": 0.4}
+# Where the machine is so busy that the fixed costs alone take as long, fewer would gain nothing.
+_SMALLEST: Final = 20
+_LARGEST: Final = 500
+_BETWEEN: Final = 0.05
 _PULSE: Final = 1.0
 _REST: Final = 0.25
 """Of the time a batch took: deploys get the database in between."""
@@ -220,7 +224,8 @@ class Pruner:
         self._is_dry = is_dry
         self._stop = stop
         self._tally = Tally(policy, is_dry)
-        self._size = 20
+        self._size = _SMALLEST
+        self._goal = min(_GOAL.values())
         self._pulse_at = 0.0
         # Of those that would go in a dry run: whatever they refer to is not held by them.
         self._going: set[str] = set()
@@ -232,6 +237,7 @@ class Pruner:
             Unavailable: The process is to end; the next prune goes on.
         """
         with self._desk.store.read() as tx:
+            self._goal = _GOAL[tx.dialect]
             before = tx.now() - self._policy.max_age
             keeping = survey(
                 tx,
@@ -335,7 +341,8 @@ class Pruner:
             for row in batch:
                 if row.id not in gone.deploys:
                     self._tally.keep(row, Kept.REFERRED)
-            self._size = max(1, min(_LARGEST, int(self._size * min(2.0, _GOAL / took))))
+            fitting = int(self._size * min(2.0, self._goal / took))
+            self._size = max(_SMALLEST, min(_LARGEST, fitting))
             time.sleep(took * _REST)
 
     def _batch(self, batch: Sequence[Old], before: datetime) -> Gone:
@@ -395,4 +402,4 @@ class Pruner:
             self._tally.runs += gone.runs
             if gone.runs < _PAGE:
                 return
-            time.sleep(_GOAL)
+            time.sleep(_BETWEEN)
