@@ -7,9 +7,7 @@ that is killed has deleted whole deploys only, and the next one goes on where it
 import logging
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -22,6 +20,7 @@ from manent_server.domain.tally import PRUNE_ENDED, PRUNED
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
 from manent_server.retention.keeping import Keeping, survey
+from manent_server.retention.tally import Tally
 from manent_server.store import records, retention, tallies, workers
 from manent_server.store.records import Deed
 from manent_server.store.retention import Gone, Old, Place
@@ -37,7 +36,6 @@ BATCH: Final = "retention.deleted"
 _RESTING: Final = "retention:rest"
 _log = logging.getLogger(__name__)
 _PAGE: Final = 500
-_SHOWN: Final = 1000
 _LASTS: Final = timedelta(seconds=30)
 # Seconds a batch is to take. It holds the one write lock of SQLite, for which heartbeats must not
 # wait. On Postgres it holds nothing that anybody else wants, and its fixed costs are spread.
@@ -49,51 +47,6 @@ _BETWEEN: Final = 0.05
 _PULSE: Final = 1.0
 _REST: Final = 0.25
 """Of the time a batch took: deploys get the database in between."""
-
-
-@dataclass
-class Tally:
-    """What was deleted or would be, and what stays."""
-
-    policy: Policy
-    is_dry: bool
-    deploys: int = 0
-    approvals: int = 0
-    runs: int = 0
-    kept: Counter[Kept] = field(default_factory=Counter)
-    shown: list[tuple[Old, Kept]] = field(default_factory=list)
-
-    def keep(self, row: Old, reason: Kept) -> None:
-        """One that stays."""
-        self.kept[reason] += 1
-        if len(self.shown) < _SHOWN:
-            self.shown.append((row, reason))
-
-    def answer(self, *, explains: bool = False) -> dict[str, Any]:
-        """As the API says it."""
-        body: dict[str, Any] = {
-            "dry_run": self.is_dry,
-            "max_age": duration.show(self.policy.max_age),
-            "keep_releases": self.policy.keep_releases,
-            "deploys": self.deploys,
-            "approvals": self.approvals,
-            "schedule_runs": self.runs,
-            "workflows": self.deploys + self.approvals + self.runs,
-            "kept": {str(reason): count for reason, count in sorted(self.kept.items())},
-        }
-        if explains:
-            body["explained"] = [
-                {
-                    "id": row.id,
-                    "application": row.application,
-                    "environment": row.environment,
-                    "number": row.number,
-                    "version": row.version,
-                    "reason": str(reason),
-                }
-                for row, reason in self.shown
-            ]
-        return body
 
 
 def prune(

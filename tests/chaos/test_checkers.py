@@ -257,19 +257,17 @@ def a_grandchild_beside_the_next_attempt(story: Story) -> None:
     story.mark("tick", 11.5, "two", "deploy", attempt=0, run="y")
 
 
-def left_under_a_claimed_start(story: Story) -> None:
-    story.row("executors", 18.0, id="w1", incarnation="i1", recovered_by="w2")
-    story.deploy_row("three", 19.0, "PENDING")
-    story.deploy_row("three", 60.0, "ENQUEUED", executor=None, incarnation=None)
-    story.close("three", 61.0, "ERROR", outcome="failed")
+def left_under_a_claimed_start(story: Story, at: float = 18.0, *, comes_back: bool = False) -> None:
+    story.row("executors", at, id="w1", incarnation="i1", recovered_by="w2")
+    story.deploy_row("three", at + 1, "PENDING")
+    if comes_back:
+        story.row("executors", at + 40, id="w1", incarnation="i2", recovered_by=None)
+    story.deploy_row("three", at + 42, "ENQUEUED", executor=None, incarnation=None)
+    story.close("three", at + 43, "ERROR", outcome="failed")
 
 
 def left_until_its_worker_came_back(story: Story) -> None:
-    story.row("executors", 41.0, id="w1", incarnation="i1", recovered_by="w2")
-    story.deploy_row("three", 42.0, "PENDING")
-    story.row("executors", 79.0, id="w1", incarnation="i2", recovered_by=None)
-    story.deploy_row("three", 80.0, "ENQUEUED", executor=None, incarnation=None)
-    story.close("three", 81.0, "ERROR", outcome="failed")
+    left_under_a_claimed_start(story, 41.0, comes_back=True)
 
 
 def _approval(story: Story, *votes: str, digest: str = "d", acts: bool = True) -> None:
