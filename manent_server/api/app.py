@@ -62,9 +62,10 @@ ROUTERS = (
 )
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - what one server is made of
     desk: Any,
     *,
+    probed: Any = None,
     calls: Calls | None = None,
     metrics: Metrics | None = None,
     redactor: Redactor | None = None,
@@ -74,12 +75,15 @@ def create_app(
 
     Args:
         desk: What the use cases work on; handed through, and asked for `settings()`.
+        probed: What readiness works on; the same unless given.
         calls: The use cases; the real ones unless given.
         metrics: Where requests are counted.
         redactor: What no answer may hold.
         workflow_version: What `/version` names beside the version of the build.
     """
-    app = _bare(desk, calls=calls, metrics=metrics, openapi_url=f"{PREFIX}/openapi.json")
+    app = _bare(
+        desk, probed or desk, calls=calls, metrics=metrics, openapi_url=f"{PREFIX}/openapi.json"
+    )
     app.state.body_limit = desk.settings().server.body_limit
     app.state.workflow_version = workflow_version
     app.state.watching = Watching(app.state.closing)
@@ -105,12 +109,13 @@ def create_app(
 def create_probe_app(
     desk: Any,
     *,
+    probed: Any = None,
     calls: Calls | None = None,
     metrics: Metrics | None = None,
     redactor: Redactor | None = None,
 ) -> FastAPI:
     """`/livez`, `/readyz` and `/metrics` of one process."""
-    app = _bare(desk, calls=calls, metrics=metrics, openapi_url=None)
+    app = _bare(desk, probed or desk, calls=calls, metrics=metrics, openapi_url=None)
     app.add_route("/metrics", probes.metrics, methods=["GET"])
     app.add_exception_handler(HTTPException, _http_exception)
     _wrap(app, redactor)
@@ -118,7 +123,12 @@ def create_probe_app(
 
 
 def _bare(
-    desk: Any, *, calls: Calls | None, metrics: Metrics | None, openapi_url: str | None
+    desk: Any,
+    probed: Any,
+    *,
+    calls: Calls | None,
+    metrics: Metrics | None,
+    openapi_url: str | None,
 ) -> FastAPI:
     app = FastAPI(
         title="manent",
@@ -130,6 +140,7 @@ def _bare(
         strict_content_type=False,
     )
     app.state.desk = desk
+    app.state.probed = probed
     app.state.calls = calls or Calls()
     app.state.metrics = metrics or Metrics()
     app.state.tracer = Tracer()  # another is given by whoever serves it

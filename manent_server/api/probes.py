@@ -32,11 +32,11 @@ async def readyz(request: Request) -> Response:
     """
     state = request.app.state
     verdict = await anyio.to_thread.run_sync(
-        lambda: state.pulse.ask(lambda: state.calls.ready(state.desk)),
+        lambda: state.pulse.ask(lambda: state.calls.ready(state.probed)),
         limiter=state.asking,
         abandon_on_cancel=True,
     )
-    found = verdict.found or health.alone(state.desk.report(), [verdict.words])
+    found = verdict.found or health.alone(state.probed.report(), [verdict.words])
     body = shapes.Readiness.model_validate(found).model_dump()
     body["ready"] = body["ready"] and not verdict.is_outage
     return JSONResponse(body, status_code=200 if body["ready"] else 503)

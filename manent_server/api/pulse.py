@@ -15,7 +15,7 @@ from typing import Any, Final
 from manent_server.domain.errors import ManentError
 
 _log = logging.getLogger(__name__)
-_MOST: Final = 3
+AT_ONCE: Final = 3
 """Questions under way at once: one may be lost with its connection while others are answered."""
 
 Check = Callable[[], dict[str, Any]]
@@ -87,7 +87,7 @@ class Pulse:
             now = time.monotonic()
             newest = self._open[-1] if self._open else None
             is_young = newest is not None and now - newest.began < self._limits.another
-            if newest is not None and (is_young or len(self._open) >= _MOST):
+            if newest is not None and (is_young or len(self._open) >= AT_ONCE):
                 return newest
             question = _Question(now)
             self._open.append(question)
@@ -111,13 +111,16 @@ class Pulse:
         question.done.set()
 
     def _note(self, question: _Question) -> None:
-        """An answer ends what began before its question."""
+        """An answer ends what was wrong before it came.
+
+        A failure counts from when it was seen: where answers are late, making a connection takes
+        longer than is waited for, and those there are go on answering.
+        """
+        now = time.monotonic()
         if question.found is not None:
-            self._answered = max(self._answered, question.began)
-            if self._failing_since is not None and self._failing_since <= question.began:
-                self._failing_since = None
+            self._answered, self._failing_since = now, None
         elif self._failing_since is None and question.began > self._answered:
-            self._failing_since = question.began
+            self._failing_since = now
 
     def _judge(self, question: _Question) -> Verdict:
         now = time.monotonic()

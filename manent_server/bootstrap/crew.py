@@ -1,9 +1,11 @@
 """The worker of a `serve` process, and what is counted there."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from manent_server.api import pulse
 from manent_server.bootstrap import rota
 from manent_server.bootstrap.house import House, connect_to
 from manent_server.domain import liveness
@@ -167,6 +169,12 @@ def observer(house: House) -> Observer:
         )
 
     return Observer(house.host, house.secrets, house.redactor, runner)
+
+
+def probed(house: House, desk: Desk) -> Desk:
+    """The same desk for readiness: a pool that is used up is no database that is away."""
+    engines = connect_to(house.settings, pulse.AT_ONCE)
+    return replace(desk, store=desk.store.through(engines))
 
 
 def sentry(house: House, guard: Guard, on_changed: Callable[[str], None]) -> Sentry:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,11 @@ class House:
             metrics=self.metrics,
             observer=observer,
         )
+
+    def spared(self, desk: Desk) -> Desk:
+        """The same desk for loops and the like: half of the connections are left to others."""
+        store = desk.store.sparing(max(1, self.settings.database.pool // 2))
+        return replace(desk, store=store, admission=desk.admission.under(store))
 
     def reload(self, stop: Callable[[], bool] = never) -> None:
         """Take up what a reload may; a bad file changes nothing, and no failure ends the process.

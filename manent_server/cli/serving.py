@@ -52,11 +52,13 @@ class Service:
         self._couriers: Sequence[Fleet] = ()
         observer = crews.observer(house) if runs is not None else None
         self._desk = house.desk(self._report, observer=observer)
+        self._probed = crews.probed(house, self._desk)
+        self._spared = house.spared(self._desk)
         self._refusals = Refusals(house.store)
         self._receivers = receivers.jobs(house.settings)
         self._tally = Tally(self._refusals)
         self._guard = crews.guard(house)
-        crews.watch(house, self._desk)
+        crews.watch(house, self._spared)
 
     def run(self) -> int:
         """The exit code: 0 after a drain, 75 for "restart me"."""
@@ -89,6 +91,7 @@ class Service:
         if self._has_api:
             made = create_app(
                 self._desk,
+                probed=self._probed,
                 metrics=house.metrics,
                 redactor=house.redactor,
                 workflow_version=WORKFLOW_VERSION,
@@ -103,7 +106,9 @@ class Service:
             )
             listeners.append(Listener(made, *host_and_port(server.listen), front=front))
         if server.metrics_listen is not None:
-            probes = create_probe_app(self._desk, metrics=house.metrics, redactor=house.redactor)
+            probes = create_probe_app(
+                self._desk, probed=self._probed, metrics=house.metrics, redactor=house.redactor
+            )
             address = host_and_port(server.metrics_listen)
             listeners.append(Listener(probes, *address, key="server.metrics_listen"))
         return listeners
@@ -128,7 +133,7 @@ class Service:
         # Replicas may share name and process id: each start is a holder of its own.
         holder = f"{self._house.settings.executor_id}:{secrets.token_hex(4)}"
         loops = Loops(
-            self._desk,
+            self._spared,
             holder,
             [
                 *jobs(self._house.settings, self._house.metrics),
@@ -139,7 +144,7 @@ class Service:
         )
         loops.start()
         self._tally.start()
-        self._couriers = crews.couriers(self._house, self._desk, holder)
+        self._couriers = crews.couriers(self._house, self._spared, holder)
         for couriers in self._couriers:
             couriers.start()
         self._switches.is_ready = True

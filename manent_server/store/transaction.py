@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from manent_server.store import tables
 from manent_server.store.engine import WRITES, Engines
 from manent_server.store.repeat import Outages, is_transient, never, unavailable, until_answered
+from manent_server.store.room import Room
 
 T = TypeVar("T")
 
@@ -131,13 +132,34 @@ class Store:
         self._demand: Callable[[Transaction], None] = _nothing
         self._tables = tables.build(engines.dialect)
         self._dialect = engines.dialect
+        self._room = Room()
+        self._use(engines)
+        self._outages = Outages(engines.url)
+        self.watermark = Watermark()
+
+    def _use(self, engines: Engines) -> None:
         self._writer = engines.ours.execution_options(**{WRITES: True})
         self._reader = engines.ours
         if engines.dialect == "postgresql":
             # Each statement stands alone: no lock, no snapshot and no idle transaction.
             self._reader = engines.ours.execution_options(isolation_level="AUTOCOMMIT")
-        self._outages = Outages(engines.url)
-        self.watermark = Watermark()
+
+    def through(self, engines: Engines) -> "Store":
+        """The same tables by connections of another pool."""
+        apart = copy(self)
+        apart._use(engines)  # noqa: SLF001 - of this very class
+        return apart
+
+    def sparing(self, most: int) -> "Store":
+        """The same tables for work nobody waits for; where answers are late it has most to do.
+
+        Args:
+            most: Of the pool's connections it has so many at once, and others find the rest.
+        """
+        spared = copy(self)
+        if self._dialect == "postgresql":  # a file has one writer, whatever there are connections
+            spared._room = Room(most)  # noqa: SLF001 - of this very class
+        return spared
 
     def under(self, demand: Callable[[Transaction], None]) -> "Store":
         """The same tables for whoever may write only while something holds.
@@ -169,7 +191,7 @@ class Store:
             Unavailable: The database does not answer.
         """
         try:
-            with self._reader.connect() as connection:
+            with self._room.taken(), self._reader.connect() as connection:
                 yield self._transaction(connection)
         except sa.exc.SQLAlchemyError as error:
             if is_transient(error):
@@ -183,7 +205,7 @@ class Store:
         On SQLite it holds the write lock from its first statement on: never open one
         inside another.
         """
-        with self._writer.begin() as connection:
+        with self._room.taken(), self._writer.begin() as connection:
             transaction = self._transaction(connection)
             self._demand(transaction)
             yield transaction
@@ -199,7 +221,7 @@ class Store:
         """
 
         def attempt() -> T:
-            with self._reader.connect() as connection:
+            with self._room.taken(), self._reader.connect() as connection:
                 return ask(self._transaction(connection))
 
         return until_answered(attempt, self._outages, patience=None, stop=stop)

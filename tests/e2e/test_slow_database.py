@@ -136,7 +136,7 @@ def test_deploys_go_on_where_every_answer_is_two_seconds_late(place: Place) -> N
             # Some twenty answers, one after the other, until it is accepted.
             body = {"application": "shop", "environment": "staging", "version": version}
             accepted = place.rig.http("POST", "/deploys", json=body, timeout=200)
-            assert accepted.status_code == 202
+            assert accepted.status_code == 202, accepted.text
             deploy = accepted.json()["id"]
             check_ended(place, deploy, limit=400)
     finally:

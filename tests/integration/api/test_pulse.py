@@ -83,3 +83,21 @@ def test_a_moment_without_answers_is_no_outage() -> None:
     database.refuses = True
     assert not pulse.ask(database.check).is_outage
     until(lambda: pulse.ask(database.check).is_outage, what="an outage", limit=2)
+
+
+def test_a_failure_that_took_long_is_no_long_outage() -> None:
+    """B142: a connection that cannot be made in time, while there are others that answer."""
+    database, pulse = Database(), Pulse(LIMITS)
+    failed = threading.Event()
+
+    def fails() -> dict[str, Any]:
+        time.sleep(LIMITS.failing)
+        failed.set()
+        raise Unavailable("the database does not answer")
+
+    pulse.ask(fails)
+    failed.wait(5)
+    database.slow = 0.1
+    assert not pulse.ask(database.check).is_outage
+    database.slow = 0.0
+    until(lambda: pulse.ask(database.check).found, what="an answer", limit=2)

@@ -4,9 +4,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
+from manent_server.domain.errors import Unavailable
+from manent_server.store import transaction as transactions
+from manent_server.store.room import Room
 from manent_server.store.transaction import Store, Transaction
 from tests.integration.store import rows
 
@@ -99,3 +103,21 @@ def test_a_reader_does_not_wait_for_a_writer(store: Store) -> None:
         assert rows.names(store) == set()
         assert time.monotonic() - before < 2
     assert rows.names(store) == {"unfinished"}
+
+
+@pytest.mark.postgres
+def test_work_in_the_background_leaves_connections_to_others(
+    postgres_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B142: loops whose answers are late do not use the whole pool up."""
+    monkeypatch.setattr(transactions, "Room", partial(Room, patience=timedelta(milliseconds=50)))
+    spared = postgres_store.sparing(1)
+    with spared.read(), postgres_store.read() as transaction:
+        transaction.now()
+        with pytest.raises(Unavailable), spared.read():
+            pass
+        with pytest.raises(Unavailable):
+            spared.under(lambda _: None).repeat(Transaction.now, patience=timedelta(0))
+    with spared.write() as transaction:
+        rows.add(transaction, "then")
+    assert rows.names(spared) == {"then"}
