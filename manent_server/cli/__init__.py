@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from manent_server.cli import admin, audit, token
+from manent_server.cli import admin, audit, first, token
 from manent_server.domain.errors import (
     ConfigurationError,
     Invalid,
@@ -49,6 +49,7 @@ Config = Annotated[
 
 def main() -> None:
     """The entry point: every error ends with its sentence and its exit code."""
+    first.obey()
     # Loading leaves no garbage behind, and looking for it takes a tenth of the time.
     gc.disable()
     try:
@@ -229,11 +230,15 @@ def migrate_command(
         ),
     ] = "15s",
 ) -> None:
-    """Bring the database up to date."""
+    """Bring the database up to date.
+
+    SIGTERM ends the wait; what is being migrated is brought to its end first.
+    """
     from manent_server.cli import errands
 
     patience = errands.lasting(wait, option="--wait", such_as="10m")
-    errands.bring_up_to_date(_path(config), os.environ, patience=patience)  # noqa: TID251 - the door
+    environ = os.environ  # noqa: TID251 - the door
+    errands.bring_up_to_date(_path(config), environ, patience=patience, stop=first.Told())
 
 
 @app.command()

@@ -20,6 +20,7 @@ from manent_server.settings import show
 from manent_server.settings.access import unmatched
 from manent_server.settings.starter import starter
 from manent_server.store import migrate
+from manent_server.store.repeat import never
 from manent_server.usecases import sign_in, tokens
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import TokenRequest
@@ -75,7 +76,13 @@ def check(path: Path, environ: Variables, *, shown: str | None, against: str | N
     sys.stdout.write(f"{settings.path}: good\n")
 
 
-def bring_up_to_date(path: Path, environ: Variables, *, patience: timedelta = _PATIENCE) -> None:
+def bring_up_to_date(
+    path: Path,
+    environ: Variables,
+    *,
+    patience: timedelta = _PATIENCE,
+    stop: Callable[[], bool] = never,
+) -> None:
     """Migrate the database and say what was applied.
 
     Args:
@@ -83,9 +90,12 @@ def bring_up_to_date(path: Path, environ: Variables, *, patience: timedelta = _P
         environ: Variables it may name.
         patience: How long to wait for a database that does not answer, and for another process
             that migrates it.
+        stop: Asked while waiting.
     """
     opened = house.open_house(path, environ)
-    report = migrate.migrate(opened.engines, library=library(), patience=patience)
+    report = migrate.migrate(
+        opened.engines, library=library(), patience=patience, stop=stop, finishes=True
+    )
     done = [*report.applied, *(["engine"] if report.dbos else [])]
     sys.stdout.write("applied " + ", ".join(done) + "\n" if done else "nothing to do\n")
 

@@ -26,7 +26,7 @@ from manent_server.store.repeat import Backoff, Outages, never, until_answered
 _log = logging.getLogger(__name__)
 
 # Any fixed number: the key of the session lock on Postgres.
-_LOCK: Final = 0x6D616E656E74_4D
+LOCK: Final = 0x6D616E656E74_4D
 _FORBIDDEN: Final = "42501"
 
 
@@ -58,10 +58,11 @@ class MigrationReport:
 
 @dataclass(frozen=True)
 class _Limits:
-    """How long to go on waiting."""
+    """How long to go on waiting, and whether what has begun comes to its end all the same."""
 
     backoff: Backoff
     stop: Callable[[], bool]
+    finishes: bool
 
     def wait(self) -> None:
         if self.backoff.is_over or self.stop():
@@ -77,6 +78,7 @@ def migrate(
     library: Library,
     patience: timedelta | None = None,
     stop: Callable[[], bool] = never,
+    finishes: bool = False,
 ) -> MigrationReport:
     """Bring the database up to date; does nothing if it is.
 
@@ -87,13 +89,14 @@ def migrate(
         library: Whose tables stand beside ours.
         patience: How long to wait; None is for ever.
         stop: Asked while waiting.
+        finishes: The library is not asked to stop either: its tables would be begun again.
 
     Raises:
         Unavailable: Patience is over, or `stop` said so.
         ConfigurationError: A transaction pooler, a database of an unknown history, or a
             role that may not create tables.
     """
-    limits = _Limits(Backoff(patience), stop)
+    limits = _Limits(Backoff(patience), stop, finishes)
     try:
         return until_answered(
             lambda: _migrate(engines, library, limits),
@@ -131,7 +134,7 @@ def _migrate(engines: Engines, library: Library, limits: _Limits) -> MigrationRe
         applied = _upgrade(connection)
         made = not _has_library(connection, library)
         if made:
-            library.migrate(engines, limits.stop)
+            library.migrate(engines, never if limits.finishes else limits.stop)
             _note_library(connection, library)
         return MigrationReport(applied, dbos=made)
 
@@ -166,7 +169,7 @@ def _wait(acquire: Callable[[], bool], limits: _Limits) -> None:
 
 def _lock_session(connection: sa.Connection) -> bool:
     with connection.begin():
-        query = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
+        query = sa.select(sa.func.pg_try_advisory_lock(LOCK))
         return bool(connection.execute(query).scalar_one())
 
 

@@ -10,6 +10,7 @@ import httpx2
 import psycopg
 import pytest
 
+from manent_server.store.migrate import LOCK
 from tests.rig.process import until
 from tests.rig.serve import BIN, Rig
 
@@ -45,6 +46,24 @@ def begun(url: str) -> int:
     return int(row[0]) if row and row[1] else 0
 
 
+def start_job(rig: Rig) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [BIN / "manent-server", "migrate", "--wait", "10m"],
+        env={**rig._environ, "MANENT_CONFIG": str(rig.config_file())},
+        cwd=rig.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def end_job(job: "subprocess.Popen[bytes]", *, limit: float) -> tuple[int, str]:
+    """Tell it to end, as a platform does; its code, and what it said."""
+    job.terminate()
+    try:
+        said, _ = job.communicate(timeout=limit)
+    finally:
+        job.kill()
+    return job.returncode, said.decode()
+
+
 class Pods:
     """Processes that start at once on an empty database, and the migration job beside them."""
 
@@ -57,11 +76,7 @@ class Pods:
         for pod in PODS:
             rig.start_worker(pod, wait=False)
         self.urls = [rig.metrics_url(name) for name in ("w0", *PODS)]
-        self.job = subprocess.Popen(
-            [BIN / "manent-server", "migrate", "--wait", "10m"],
-            env={**rig._environ, "MANENT_CONFIG": str(rig.config_file())},
-            cwd=rig.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        self.job = start_job(rig)
 
     def watch(self, *, liveness: float) -> None:
         """Look at all of them until the job has ended; a kubelet would end one at `liveness`."""
@@ -105,6 +120,37 @@ def test_nobody_is_killed_for_a_long_migration(tmp_path: Path, postgres_url: str
     options = ("--no-worker",)
     with closing(Rig(tmp_path, postgres_url, options=options)) as rig:
         check(rig, seconds=7.5, liveness=4)
+
+
+def test_a_job_that_is_told_to_end_ends_what_it_has_begun(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """B133: an upgrade of the chart takes the Job before it away; one that waits goes at once."""
+    with (
+        closing(Rig(tmp_path, postgres_url)) as rig,
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+    ):
+        rig.write_config()
+        connection.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+        waiting = start_job(rig)
+        until(lambda: waits(postgres_url), what="the job at the lock", limit=60)
+        code, said = end_job(waiting, limit=10)
+        assert (code, "another process is migrating" in said) == (75, True), said
+        connection.execute(SLOW.format(seconds=0.8))
+        connection.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+        working = start_job(rig)
+        until(lambda: begun(postgres_url) == 1, what="its first revision", limit=60)
+        code, said = end_job(working, limit=60)
+        assert (code, "engine" in said) == (0, True), said
+        assert begun(postgres_url) == SCHEMAS
+
+
+def waits(url: str) -> bool:
+    """Whether another session has asked for the lock that is held here."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_lock%'"
+    with psycopg.connect(url) as connection:
+        row = connection.execute(f"{asked} AND pid <> pg_backend_pid()").fetchone()
+    return row is not None and bool(row[0])
 
 
 @pytest.mark.soak

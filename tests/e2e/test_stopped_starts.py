@@ -1,6 +1,10 @@
 """SIGTERM while a server starts: it ends at once, nothing is half done and nobody listed."""
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -70,6 +74,31 @@ def test_a_start_is_stopped_at_any_moment(tmp_path: Path) -> None:
         until(rig.is_ready, what="ready", limit=30)
         rig.token = rig.new_token("ci", "admin")
         assert rig.deployed("1")["outcome"] == "deployed"
+
+
+SPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
+LOADING = """
+import time
+from manent_server import cli
+cli.app = lambda **_: print("loading", flush=True) or time.sleep(60)
+cli.main()
+"""
+
+
+def test_the_first_process_of_a_container_is_stopped_while_it_loads() -> None:
+    """B130: the kernel gives such a process no signal that it has no handler for."""
+    if subprocess.run([*SPACE, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no namespaces for processes here: let this user run unshare")
+    command = [*SPACE, sys.executable, "-c", LOADING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as outer:
+        try:
+            assert outer.stdout
+            assert outer.stdout.readline() == "loading\n"
+            (first,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+            os.kill(int(first), signal.SIGTERM)
+            assert outer.wait(5) == 128 + signal.SIGTERM
+        finally:
+            outer.kill()
 
 
 @pytest.mark.postgres
