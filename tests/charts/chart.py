@@ -1,5 +1,6 @@
 """The chart, rendered by the real Helm."""
 
+import json
 import os
 import re
 import shutil
@@ -36,7 +37,7 @@ class Helm:
         more: list[str] = []
         if values is not None:
             file = self._home / "values.yml"
-            file.write_text(yaml.safe_dump(dict(values)))
+            file.write_text(json.dumps(values))  # every text in quotes
             more = ["--values", str(file)]
         return subprocess.run(
             [self.program, *arguments, *more],

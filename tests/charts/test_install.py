@@ -44,14 +44,18 @@ def kubectl(cluster: Cluster, *arguments: str, given: str = "") -> Any:
 def test_it_is_installed_upgraded_and_removed(
     cluster: Cluster, tmp_path: Path, version: str
 ) -> None:
-    """B140: workers are named as executors are; a scale-down changes the count alone."""
+    """B140: workers are named as executors are; a scale-down changes the count alone.
+
+    B133: a Job cannot be changed, so another image is another Job.
+    """
     helm = Helm(present(lambda: tools.helm(version)), tmp_path)
     helm.environ["KUBECONFIG"] = str(cluster.kubeconfig)
     place = ("--namespace", version, "--create-namespace")
+    migrated: list[str] = []
     for verb, values in (
         ("install", MINE),
         ("upgrade", merged(MINE, {"worker": {"replicas": 1}, "api": {"deployment": False}})),
-        ("upgrade", MINE),
+        ("upgrade", merged(MINE, {"image": {"tag": "next"}})),
     ):
         ended = helm.run(verb, "manent", str(CHART), *place, values=values)
         assert ended.returncode == 0, ended.stderr
@@ -60,16 +64,45 @@ def test_it_is_installed_upgraded_and_removed(
         assert workers["metadata"]["name"] == "manent-worker"
         assert workers["spec"]["replicas"] == values.get("worker", {}).get("replicas", 2)
         assert len(kept) == (1 if "api" in values else 2)
+        (job,) = kubectl(cluster, "get", "job", "--namespace", version)["items"]
+        migrated.append(job["metadata"]["name"])
+    assert len(set(migrated)) == len(migrated) - 1
     ended = helm.run("uninstall", "manent", "--namespace", version)
     assert ended.returncode == 0, ended.stderr
     left = kubectl(cluster, "get", "all,networkpolicy,pdb", "--namespace", version)["items"]
     assert left == []
 
 
-@pytest.mark.parametrize("which", ["everything", "least"])
+# Texts that YAML takes for something else unless they are quoted, and a number it prints as 1e+09.
+ODD = {
+    "image": {"tag": "1.0", "pullSecrets": ["123"]},
+    "secrets": ["1e3"], "configMaps": ["true"], "places": ["0x1f", "null"],
+    "serviceAccount": {"name": "123"},
+    "worker": {"volume": {"storageClassName": "0", "size": "1"}, "artifacts": {"sizeLimit": "1"}},
+    "pod": {"userID": 1000660000, "priorityClassName": "1.5", "annotations": {"a": "on"}},
+    "environment": [{"name": "N", "value": "1"}],
+}  # fmt: skip
+NOTHING = {
+    "secrets": ["manent"], "image": {"tag": ""},
+    "pod": {"userID": None, "priorityClassName": None},
+    "worker": {"volume": {"storageClassName": None}, "resources": {"limits": None}},
+}  # fmt: skip
+SETS = {
+    "everything": ("manent", merged(EVERYTHING, KNOWN)),
+    "least": ("manent", merged(LEAST, KNOWN)),
+    "odd": ("on", ODD),
+    "nothing": ("null", NOTHING),
+}
+
+
+@pytest.mark.parametrize("which", SETS)
 def test_the_server_takes_every_object(cluster: Cluster, helm: Helm, which: str) -> None:
     """Its own defaults and checks, which go beyond the schemas."""
-    values = merged({"everything": EVERYTHING, "least": LEAST}[which], KNOWN)
-    text = helm.text(values, "--kube-version", "1.20")
-    answer = kubectl(cluster, "apply", "--dry-run=server", "--filename", "-", given=text)
+    release, values = SETS[which]
+    made = helm.run("template", release, str(CHART), "--kube-version", "1.20", values=values)
+    assert made.returncode == 0, made.stderr
+    answer = kubectl(cluster, "apply", "--dry-run=server", "--filename", "-", given=made.stdout)
     assert {"StatefulSet", "Service", "ConfigMap"} <= {one["kind"] for one in answer["items"]}
+    (workers,) = [one for one in answer["items"] if one["kind"] == "StatefulSet"]
+    labels = workers["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/instance"] == release

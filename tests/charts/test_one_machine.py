@@ -34,6 +34,9 @@ def test_the_unit_lets_a_drain_end() -> None:
     assert said["KillMode"] == "mixed"
     assert said["TimeoutStopSec"] == "6min"
     assert said["Restart"] == "on-failure"
+    # What is checked before the start would end in a restart without end: its code does not count.
+    assert (said["RestartPreventExitStatus"], "ExecStartPre" in said) == ("2", False)
+    assert said["OOMPolicy"] == "continue"
     assert said["NoNewPrivileges"] == "yes"
     assert said["CapabilityBoundingSet"] == ""
 

@@ -1,5 +1,6 @@
 """Every value of the chart is known to its schema, does something, and gives valid objects."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.rig.serve import merged
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 LEAVES = dict(leaves(VALUES))
+WORK = ("worker", "api", "migration")
 SWITCHES = [path for path, value in LEAVES.items() if isinstance(value, bool)]
 # Beside each other not all others can be: these decide over the rest.
 EVERYTHING = merged(
@@ -23,6 +25,11 @@ EVERYTHING = merged(
     {"prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}},
 )
 LEAST = merged(MINE, *(at(path, False) for path in SWITCHES))  # noqa: FBT003 - a value of the chart
+
+
+MAY_BE_NULL = {"pod.userID", "pod.priorityClassName", "worker.volume.storageClassName"}
+# manent.yml has its own defaults, and maps have no keys that must be there.
+PARTS_BY_NAME = ("settings.", "dashboard.labels.", *(f"{w}.resources." for w in WORK))
 
 
 def test_lint_finds_nothing(each_helm: Helm) -> None:
@@ -86,11 +93,57 @@ REFUSED = {
     "no drain": {"worker": {"terminationGracePeriodSeconds": 5}},
     "root": {"pod": {"userID": 0}},
     "no quantity": {"worker": {"volume": {"size": "big"}}},
+    "no amount": {"worker": {"resources": {"limits": {"memory": "much"}}}},
+    "a password that begins like a variable": {
+        "settings": {"database": {"url": "postgresql://manent:$hunter2@db/manent"}}
+    },
+    "a password beside the address": {
+        "settings": {"database": {"url": "postgresql://manent@db/manent?password=hunter2"}}
+    },
+    "a variable of the chart's": {"environment": [{"name": "HOME", "value": "/root"}]},
+    "a volume of the chart's": {"volumes": [{"name": "work", "emptyDir": {}}]},
+    "a mount over the chart's": {"volumeMounts": [{"name": "x", "mountPath": "/var/lib/manent"}]},
+    "a label of the chart's": {"pod": {"labels": {"app.kubernetes.io/name": "other"}}},
+    "the mark of the settings": {"pod": {"annotations": {"checksum/settings": "0"}}},
+    "a name of no Service": {"fullnameOverride": "a.b"},
+    "a token of the cluster by default": {"serviceAccount": {"token": None}},
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_schema_refuses(helm: Helm, what: str) -> None:
-    ended = helm.run("template", "r", str(CHART), values=merged(MINE, REFUSED[what]))
+    ended = helm.run("template", "r", str(CHART), values={**MINE, **REFUSED[what]})
     assert ended.returncode != 0
     assert "schema" in ended.stderr
+
+
+def test_null_takes_nothing_away_that_is_missed() -> None:
+    """Kubernetes' own default is seldom what was meant: 30 seconds to drain, a mounted token."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    free = {".".join(path) for path in LEAVES if not _is_demanded(schema, path)}
+    assert free == MAY_BE_NULL | {name for name in free if name.startswith(PARTS_BY_NAME)}
+
+
+def _is_demanded(schema: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    place: Any = schema
+    for key in path:
+        if "$ref" in place:
+            place = schema["definitions"][place["$ref"].rsplit("/", 1)[1]]
+        if key not in place.get("required", ()):
+            return False
+        place = place["properties"][key]
+    return True
+
+
+ODD = {"fail": ("r", {"settings": {"dbos": {"drain_timeout": "5m30s"}}}, "must be 390 at least"),
+       "digit": ("1a", {}, "set fullnameOverride"),
+       "dot": ("a.b", {}, "set fullnameOverride")}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_no_schema_can_say_is_refused_in_words(helm: Helm, what: str) -> None:
+    """B128: a drain longer than its pod may take; names no Service may have."""
+    release, values, words = ODD[what]
+    ended = helm.run("template", release, str(CHART), values=merged(MINE, values))
+    assert ended.returncode != 0
+    assert words in ended.stderr

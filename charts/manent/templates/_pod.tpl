@@ -18,28 +18,30 @@ spec:
   {{- with $values.image.pullSecrets }}
   imagePullSecrets:
     {{- range . }}
-    - name: {{ . }}
+    - name: {{ . | quote }}
     {{- end }}
   {{- end }}
-  serviceAccountName: {{ include "manent.serviceAccount" $root }}
+  serviceAccountName: {{ include "manent.serviceAccount" $root | quote }}
   automountServiceAccountToken: {{ $values.serviceAccount.token }}
   enableServiceLinks: false
   securityContext:
     runAsNonRoot: true
-    runAsUser: {{ $values.pod.userID }}
-    runAsGroup: {{ $values.pod.userID }}
-    fsGroup: {{ $values.pod.userID }}
+    {{- with $values.pod.userID }}
+    runAsUser: {{ . | int64 }}
+    runAsGroup: {{ . | int64 }}
+    fsGroup: {{ . | int64 }}
     fsGroupChangePolicy: OnRootMismatch
+    {{- end }}
     seccompProfile:
       type: RuntimeDefault
   {{- with .has.terminationGracePeriodSeconds }}
-  terminationGracePeriodSeconds: {{ . }}
+  terminationGracePeriodSeconds: {{ . | int64 }}
   {{- end }}
   {{- if not .probed }}
   restartPolicy: OnFailure
   {{- end }}
   {{- with $values.pod.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
   {{- with get $values.pod $key }}
@@ -49,7 +51,7 @@ spec:
   {{- end }}
   containers:
     - name: manent
-      image: {{ include "manent.image" $root }}
+      image: {{ include "manent.image" $root | quote }}
       imagePullPolicy: {{ $values.image.pullPolicy }}
       args:
         {{- toYaml .arguments | nindent 8 }}
@@ -89,7 +91,7 @@ spec:
   volumes:
     - name: settings
       configMap:
-        name: {{ include "manent.fullname" $root }}
+        name: {{ include "manent.fullname" $root | quote }}
         items:
           - key: manent.yml
             path: manent.yml
@@ -99,7 +101,7 @@ spec:
         sources:
           {{- range $values.places }}
           - configMap:
-              name: {{ . }}
+              name: {{ . | quote }}
           {{- end }}
     {{- end }}
     - name: tmp
@@ -107,7 +109,7 @@ spec:
     {{- if eq .component "worker" }}
     - name: artifacts
       emptyDir:
-        sizeLimit: {{ $values.worker.artifacts.sizeLimit }}
+        sizeLimit: {{ $values.worker.artifacts.sizeLimit | quote }}
     {{- else }}
     - name: work
       emptyDir: {}
@@ -130,11 +132,11 @@ env:
 envFrom:
   {{- range .configMaps }}
   - configMapRef:
-      name: {{ . }}
+      name: {{ . | quote }}
   {{- end }}
   {{- range .secrets }}
   - secretRef:
-      name: {{ . }}
+      name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- end -}}
@@ -163,6 +165,6 @@ readinessProbe:
 lifecycle:
   preStop:
     exec:
-      command: [python3, -c, import time; time.sleep({{ . }})]
+      command: [python3, -c, import time; time.sleep({{ . | int64 }})]
 {{- end }}
 {{- end -}}
