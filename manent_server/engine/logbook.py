@@ -22,7 +22,7 @@ from manent_server.store.transaction import Transaction
 _EVERY = timedelta(milliseconds=200)
 _ROW: Final = 32 * 1024
 _BATCH: Final = 1024 * 1024
-_MOST_WAITING: Final = 32 * 1024 * 1024
+MOST_WAITING: Final = 32 * 1024 * 1024
 # What a kept block costs beside its characters.
 _BLOCK: Final = 128
 
@@ -76,7 +76,7 @@ class Logbook:
 
     def _wait_for_room(self) -> None:
         """Hold a flood back while the database does not keep up: lines cost memory here."""
-        while self._waiting() > _MOST_WAITING and not self._closed.is_set():
+        while self._waiting() > MOST_WAITING and not self._closed.is_set():
             self._wake.set()
             if self._closed.wait(_EVERY.total_seconds()) or self._is_stale:
                 return

@@ -23,8 +23,8 @@ ACTIONS: Final[Mapping[type[ManentError], str]] = {
 }
 """Which refusals are on record, and as what."""
 UNKNOWN: Final = "unknown"
-_EACH: Final = 10
-_ALL: Final = 120
+EACH: Final = 10
+ALL: Final = 120
 _WINDOW: Final = timedelta(minutes=1)
 _PATIENCE: Final = timedelta(seconds=1)
 
@@ -60,7 +60,7 @@ class Refusals:
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
-        self._ration = Ration(_EACH, _ALL, _WINDOW)
+        self._ration = Ration(EACH, ALL, _WINDOW)
         self._lock = threading.Lock()
 
     def lets(self, refusal: Refusal) -> bool:

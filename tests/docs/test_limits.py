@@ -1,15 +1,18 @@
 """The page of limits names every cap with its key, its default and what happens beyond it."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from manent_server.api import body, fields
 from manent_server.api.stream import Watching
-from manent_server.domain import dora
+from manent_server.domain import dora, tally
+from manent_server.engine import logbook, observing
 from manent_server.plugins import protocol
 from manent_server.settings import document
 from manent_server.usecases import dora as figures
-from manent_server.usecases import inspect
+from manent_server.usecases import inspect, publish, refuse, timetable
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/limits.md").read_text()
@@ -63,6 +66,37 @@ def test_caps_without_a_key_are_as_the_page_says() -> None:
     assert (figures.MOST, dora.LONGEST.days) == (50_000, 731)
     assert (protocol.OUTPUT_LIMIT, protocol.MESSAGE_LIMIT) == (64 * 1024, 1024**2)
     assert (document.MAX_BYTES, document.MAX_NODES) == (1024**2, 100_000)
+    assert (inspect.LONGEST_QUEUE, timetable.MOST, observing.MOST) == (100, 100, 100)
+    assert (refuse.EACH, refuse.ALL, tally.MOST_ENVIRONMENTS) == (10, 120, 20)
+    assert logbook.MOST_WAITING == 32 * 1024**2
+    assert (publish.KEPT.days, publish.OWED.days) == (7, 30)
+
+
+def test_caps_of_bodies_are_as_the_page_says() -> None:
+    """By the schema that is published: a list or a text that gets another cap needs a line here."""
+    schemas = json.loads((ROOT / "docs/reference/openapi.json").read_text())["components"][
+        "schemas"
+    ]
+    lists = {
+        (field, known["maxItems"])
+        for schema in schemas.values()
+        for field, shape in schema.get("properties", {}).items()
+        for known in (shape, *shape.get("anyOf", ()))
+        if "maxItems" in known
+    }
+    assert lists == {
+        ("changes", 500), ("targets", 1000), ("override", 20), ("groups", 50),
+        ("applications", 50), ("environments", 50), ("deploys", 1000),
+    }  # fmt: skip
+    change, deploy, decision = (schemas[name] for name in ("Change", "DeployBody", "DecisionBody"))
+    assert change["properties"]["author"]["maxLength"] == 200
+    assert _longest(deploy["properties"]["reason"]) == 2000
+    assert _longest(decision["properties"]["comment"]) == 2000
+    assert _longest(schemas["Links-Input"]["properties"]["ci"]) == 2000
+
+
+def _longest(shape: dict[str, Any]) -> int:
+    return max(known.get("maxLength", 0) for known in (shape, *shape.get("anyOf", ())))
 
 
 def _most(field: object) -> int:
