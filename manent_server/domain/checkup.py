@@ -139,7 +139,7 @@ def leases(
     if far:
         return fail(
             f"leases that end too late: {', '.join(far)}; the database's clock was set back",
-            "wait until they end, or set the clock right",
+            "let a server run: it takes them over when nobody has kept them for twice their time",
         )
     last = {row.name: row.until for row in rows}
     unheld = sorted(

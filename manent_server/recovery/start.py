@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from manent_server.domain import duration
 from manent_server.domain.deploy import Phase
 from manent_server.domain.errors import StartRefused, Unavailable
 from manent_server.domain.liveness import is_lost
@@ -55,6 +56,8 @@ class Start:
         self._dispatcher = dispatcher
         self._identity = identity
         self._offer = offer
+        self._waited = timedelta(0)
+        self._ahead: tuple[datetime, timedelta] | None = None
 
     def take(self, wait: Callable[[timedelta], bool]) -> Resumed:
         """Take the row, waiting until its earlier holder is lost.
@@ -65,20 +68,23 @@ class Start:
         Raises:
             StartRefused: Another process beats under this id and goes on doing so.
         """
-        waited = timedelta(0)
         pause = timedelta(milliseconds=250)
         patience = max(PATIENCE, self._offer.stale_after * 2)
         while True:
             resumed = self._store.repeat(self._take, stop=lambda: wait(timedelta(0)))
             if resumed is not None:
                 return resumed
-            if waited >= patience:
+            if self._waited >= patience:
                 raise self._refusal(self._alive_attempts())
-            if not waited:
-                _log.warning("waiting: %s", self._refusal(self._alive_attempts()).detail)
+            if not self._waited:
+                _log.warning(
+                    "waiting until it counts as lost, at most %s: %s",
+                    duration.show(patience),
+                    self._refusal(self._alive_attempts()).detail,
+                )
             if wait(pause):
                 raise Unavailable("the start was given up", next="start again")
-            waited += pause
+            self._waited += pause
 
     def _take(self, tx: Transaction) -> Resumed | None:
         """One transaction: the row, the attempts it left, its deploys; None while it is held."""
@@ -203,12 +209,25 @@ class Start:
         return self._is_same_boot(attempt) or attempt.hostname == self._identity.hostname
 
     def _is_lost(self, row: Executor, tx: Transaction) -> bool:
+        at = tx.now()
+        if row.heartbeat_at > at and row.stopped_at is None:
+            return self._is_silent(row)
         return is_lost(
             heartbeat_at=row.heartbeat_at,
             stopped_at=row.stopped_at,
-            at=tx.now(),
+            at=at,
             stale_after=self._offer.stale_after,
         )
+
+    def _is_silent(self, row: Executor) -> bool:
+        """Whether a heartbeat of a time to come has stayed the last one while this start waited.
+
+        The database's clock was set back since. It could not say for as long that the holder is
+        lost; a holder that lives sends a new one.
+        """
+        if self._ahead is None or self._ahead[0] != row.heartbeat_at:
+            self._ahead = row.heartbeat_at, self._waited
+        return self._waited - self._ahead[1] > self._offer.stale_after
 
     def _refusal(self, alive: Sequence[Attempt]) -> StartRefused:
         executor = self._identity.executor

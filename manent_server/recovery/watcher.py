@@ -24,6 +24,7 @@ from manent_server.store.workers import Executor, Lease
 from manent_server.usecases import executors, recover
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.recover import Claim
+from manent_server.usecases.tenure import Vigil, take_watched
 
 _log = logging.getLogger(__name__)
 LEASE: Final = "recovery"
@@ -64,6 +65,7 @@ class Watcher:
         self._holder = f"{executor}:{secrets.token_hex(4)}"
         self._lease: Lease | None = None
         self._renew_at = 0.0
+        self._vigil = Vigil(self._lasts, clock)
         self._has_looked = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="watcher", daemon=True)
@@ -159,7 +161,7 @@ class Watcher:
             return self._lease
 
         def take(tx: Transaction) -> Lease | None:
-            return workers.take_lease(tx, LEASE, self._holder, lasts=self._lasts, at=tx.now())
+            return take_watched(tx, LEASE, self._holder, self._lasts, self._vigil)
 
         self._lease = self._desk.store.once(take)
         self._renew_at = now + self._lasts.total_seconds() / 3

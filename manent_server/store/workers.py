@@ -169,15 +169,34 @@ class Lease:
     token: int
 
 
-def take_lease(
-    tx: Transaction, name: str, holder: str, *, lasts: timedelta, at: datetime
+Term = tuple[int, datetime]
+"""Token and end of a lease: prolonged or taken anew it has another."""
+
+
+def take_lease(  # noqa: PLR0913 - a lease, who asks, when and for how long
+    tx: Transaction,
+    name: str,
+    holder: str,
+    *,
+    lasts: timedelta,
+    at: datetime,
+    overdue: Term | None = None,
 ) -> Lease | None:
-    """Take or prolong a lease; None while another holds it, or nothing may begin."""
+    """Take or prolong a lease; None while another holds it, or nothing may begin.
+
+    Args:
+        tx: The transaction.
+        name: Of the lease.
+        holder: Who asks.
+        lasts: How long it lasts.
+        at: The database's clock.
+        overdue: A term that has ended whatever that clock says: it was set back.
+    """
     values = {"name": name, **tx.floor}
     row = tx.connection.execute(_lease_to_take(tx.tables), values).one_or_none()
     if row is None:
         return _first_lease(tx, name, holder, until=at + lasts)
-    if row.holder != holder and row.until > at:
+    if row.holder != holder and row.until > at and (row.token, row.until) != overdue:
         return None
     token = row.token if row.holder == holder and row.until > at else row.token + 1
     values = {"of_name": name, "holder": holder, "token": token, "until": at + lasts}
@@ -224,6 +243,12 @@ def is_leased(tx: Transaction, name: str, *, at: datetime) -> bool:
     """Whether anybody has a lease."""
     row = tx.connection.execute(_lease_of(tx.tables), {"name": name, **tx.floor}).one_or_none()
     return row is not None and bool(row.until > at)
+
+
+def term(tx: Transaction, name: str) -> Term | None:
+    """How a lease stands, whoever has it."""
+    row = tx.connection.execute(_lease_of(tx.tables), {"name": name, **tx.floor}).one_or_none()
+    return None if row is None else (row.token, row.until)
 
 
 class LeaseLost(Unavailable):

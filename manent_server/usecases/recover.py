@@ -243,7 +243,7 @@ class _Survey:
             "dry_run": claim.is_dry,
             "recovered_by": self.recovered_by,
             "workflows": [found.view() for found in self.found],
-            "unowned_seconds": self.silent_for and round(self.silent_for.total_seconds(), 3),
+            "unowned_seconds": _seconds(self.silent_for),
             "forced": claim.is_forced,
             "reason": claim.reason,
             "rests_on": self._rests_on(),
@@ -263,6 +263,10 @@ class _Survey:
             until = view.instant(max(leases))
             return f"the leases of {len(leases)} attempt(s): successors wait, at most to {until}"
         return None
+
+
+def _seconds(time: timedelta | None) -> float | None:
+    return None if time is None else round(time.total_seconds(), 3)
 
 
 def _silence(silent_for: timedelta | None, *, is_stopped: bool) -> str:

@@ -2,14 +2,43 @@
 
 import logging
 import time
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from manent_server.domain.errors import Unavailable
 from manent_server.store import workers
 from manent_server.store.transaction import Store, Transaction
-from manent_server.store.workers import Lease, LeaseLost
+from manent_server.store.workers import Lease, LeaseLost, Term
 
 _log = logging.getLogger(__name__)
+
+
+class Vigil:
+    """Watches a lease of another's that ends later than any that could be given now.
+
+    Its end was drawn by a clock of the database that has been set back since, and may be days
+    away. Whoever lives prolongs it. What nobody has prolonged for twice as long as it lasts, by
+    the clock of this process, is nobody's; each batch of a holder that only slept finds out.
+    """
+
+    def __init__(self, lasts: timedelta, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lasts = lasts
+        self._clock = clock
+        self._seen: Term | None = None
+        self._since = 0.0
+
+    def see(self, found: Term | None, *, at: datetime) -> None:
+        """How the lease stands, as the database said it at `at`."""
+        if found is None or found[1] - at <= 2 * self._lasts:
+            self._seen = None
+        elif found != self._seen:
+            self._seen, self._since = found, self._clock()
+
+    @property
+    def overdue(self) -> Term | None:
+        """The term that has ended, whatever the database's clock says."""
+        is_over = self._clock() - self._since > 2 * self._lasts.total_seconds()
+        return self._seen if is_over else None
 
 
 class Tenure:
@@ -29,6 +58,7 @@ class Tenure:
         self._lasts = lasts
         self._lease: Lease | None = None
         self._renew_at = 0.0
+        self._vigil = Vigil(lasts)
 
     def take(self) -> bool:
         """Whether the lease is ours; taken or prolonged when a third of it has passed."""
@@ -37,7 +67,7 @@ class Tenure:
         began = time.monotonic()
 
         def take(tx: Transaction) -> Lease | None:
-            return workers.take_lease(tx, self._name, self._holder, lasts=self._lasts, at=tx.now())
+            return take_watched(tx, self._name, self._holder, self._lasts, self._vigil)
 
         self._lease = self._store.once(take)
         self._renew_at = began + self._lasts.total_seconds() / 3
@@ -73,3 +103,16 @@ class Tenure:
             )
         except Unavailable:
             _log.info("the lease %s ends by itself", lease.name)
+
+
+def take_watched(
+    tx: Transaction, name: str, holder: str, lasts: timedelta, vigil: Vigil
+) -> Lease | None:
+    """Take or prolong a lease, also one whose end a clock has put out of reach."""
+    at = tx.now()
+    overdue = vigil.overdue
+    lease = workers.take_lease(tx, name, holder, lasts=lasts, at=at, overdue=overdue)
+    vigil.see(workers.term(tx, name) if lease is None else None, at=at)
+    if lease is not None and overdue is not None:
+        _log.warning("the lease %s was another's until %s; nobody has kept it", name, overdue[1])
+    return lease

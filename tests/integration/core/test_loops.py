@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from manent_server.observability.metrics import Metrics
 from manent_server.store import workers
-from manent_server.store.workers import LeaseLost
+from manent_server.store.workers import Lease, LeaseLost
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.tenure import Vigil, take_watched
 from manent_server.worker.jobs import jobs
 from manent_server.worker.loops import Job, Loop
 from tests.rig.core import Core, long_ago
@@ -41,6 +42,55 @@ def steal(core: Core) -> None:
     expire(core)
     with core.store.write() as tx:
         assert workers.take_lease(tx, "wake", "b", lasts=LASTS, at=tx.now()) is not None
+
+
+def put_far(core: Core) -> None:
+    """Its end was drawn by a clock that was two days ahead."""
+    with core.store.write() as tx:
+        table = tx.tables.leases
+        until = tx.now() + timedelta(days=2)
+        tx.connection.execute(sa.update(table).where(table.c.name == "wake").values(until=until))
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def asked(core: Core, vigil: Vigil) -> Lease | None:
+    with core.store.write() as tx:
+        return take_watched(tx, "wake", "b", LASTS, vigil)
+
+
+def test_a_lease_that_nobody_keeps_ends_though_its_end_was_put_out_of_reach(core: Core):
+    loop(core, write).round()
+    put_far(core)
+    clock = Clock()
+    vigil = Vigil(LASTS, clock)
+    assert asked(core, vigil) is None
+    clock.seconds = 60.0
+    assert asked(core, vigil) is None
+    clock.seconds = 61.0
+    lease = asked(core, vigil)
+    assert lease is not None
+    with core.store.read() as tx:
+        assert workers.holds_lease(tx, lease, at=tx.now() + LASTS - timedelta(seconds=5))
+        assert not workers.holds_lease(tx, lease, at=tx.now() + LASTS)
+
+
+def test_a_lease_that_is_kept_is_its_holders_whatever_the_clock_says(core: Core):
+    loop(core, write).round()
+    clock = Clock()
+    vigil = Vigil(LASTS, clock)
+    for _ in range(3):
+        put_far(core)
+        assert asked(core, vigil) is None
+        clock.seconds += 61.0
 
 
 def leases(core: Core) -> set[str]:

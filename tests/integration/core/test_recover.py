@@ -167,6 +167,13 @@ def test_a_forced_worker_owns_nothing_any_more(core: Core):
         assert prelude.begin(tx, claim, core.dispatcher).verdict == Verdict.FOREIGN
 
 
+def test_force_works_where_the_last_heartbeat_is_of_a_time_to_come(core: Core, lost: Running):
+    """The database's clock was set back: the worker has been silent for no time at all."""
+    core.set_worker("w1", heartbeat_at=core.at() + timedelta(days=2))
+    answer = ask(core, force=True)
+    assert (answer["unowned_seconds"], len(answer["workflows"])) == (0.0, 1)
+
+
 def test_a_viewer_may_look_and_not_recover(core: Core, lost: Running):
     viewer = Caller("vic", everywhere("viewer"))
     assert executors.executors(core.desk, caller=viewer)["executors"]

@@ -87,6 +87,29 @@ def test_a_row_that_beats_is_left_to_its_holder(core: Core):
     assert row(core).incarnation == held.incarnation
 
 
+def test_a_heartbeat_of_a_time_to_come_keeps_nobody_waiting_until_then(core: Core):
+    """The clock was two days ahead and was set right: the worker that died then is not alive."""
+    held = core.worker("w1", heartbeat_at=core.at() + timedelta(days=2))
+    wait = Waits()
+    identity, _ = take(core, wait=wait)
+    assert row(core).incarnation == identity.incarnation != held.incarnation
+    assert OFFER.stale_after <= wait.total < OFFER.stale_after * 2
+
+
+def test_who_beats_after_the_clock_was_set_back_keeps_its_row(core: Core):
+    held = core.worker("w1", heartbeat_at=core.at() + timedelta(days=2))
+
+    class Beats(Waits):
+        def __call__(self, wait: timedelta) -> bool:
+            if not self.total:
+                core.set_worker("w1", heartbeat_at=core.at())
+            return super().__call__(wait)
+
+    with pytest.raises(StartRefused, match="executor_id w1 is in use by"):
+        take(core, wait=Beats())
+    assert row(core).incarnation == held.incarnation
+
+
 def test_a_start_that_is_to_end_gives_up(core: Core):
     core.worker()
     with pytest.raises(Unavailable, match="given up"):
