@@ -39,6 +39,12 @@ def read(path: Path, environ: Mapping[str, str]) -> tuple[Settings, Host]:
     Raises:
         ConfigurationError: With everything that is wrong.
     """
+    if not path.exists():
+        raise ConfigurationError(
+            f"there is no {path}",
+            next="name the file by --config or MANENT_CONFIG, or write a first one: "
+            "manent-server init",
+        )
     host = hosts.discover(configuration.external_plugins(path, environ=environ))
 
     def check(plugin: str, options: Mapping[str, Any]) -> list[tuple[str, str]]:

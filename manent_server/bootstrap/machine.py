@@ -11,6 +11,7 @@ from typing import Final
 
 from manent_server.domain import checkup
 from manent_server.domain.checkup import Finding
+from manent_server.domain.errors import ConfigurationError
 from manent_server.plugins.runner import HookCall, HookEnd, Runner
 from manent_server.settings import Settings
 
@@ -35,20 +36,38 @@ def _places(settings: Settings, file: Path | None) -> dict[str, Path]:
 def folders(settings: Settings, file: Path | None) -> Finding:
     """Whether they can be written to; one that does not exist yet can be made."""
     for key, folder in _places(settings, file).items():
-        there = _existing(folder)
-        if not there.is_dir():
-            return checkup.fail(f"{key}: {there} is no folder", "take another one")
-        if not os.access(there, os.W_OK | os.X_OK):
-            return checkup.fail(
-                f"{key}: {there} cannot be written to by this user",
-                "let the server's user write there, or take another folder",
-            )
+        bad = _fault(key, folder)
+        if bad is not None:
+            return bad
     for key, one in (("audit.file", settings.audit.file), ("database.url", file)):
         if isinstance(one, Path) and one.exists() and not _is_writable(one):
             return checkup.fail(
                 f"{key}: {one} cannot be written to", "let the server's user write to it"
             )
     return checkup.good("every folder can be written to")
+
+
+def demand_folder(key: str, folder: Path) -> None:
+    """Go on only where the folder that a key names can be written to, or made.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    bad = _fault(key, folder)
+    if bad is not None:
+        raise ConfigurationError(bad.words, next=bad.next)
+
+
+def _fault(key: str, folder: Path) -> Finding | None:
+    there = _existing(folder)
+    if not there.is_dir():
+        return checkup.fail(f"{key}: {there} is no folder", "take another one")
+    if os.access(there, os.W_OK | os.X_OK):
+        return None
+    return checkup.fail(
+        f"{key}: {there} cannot be written to by this user",
+        "let the server's user write there, or take another folder",
+    )
 
 
 def _is_writable(file: Path) -> bool:

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from manent_server.cli import admin, audit, first, token
+from manent_server.cli import admin, audit, first, token, trouble
 from manent_server.domain.errors import (
     ConfigurationError,
     Invalid,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from manent_server.cli.serving import Service
 
 _log = logging.getLogger(__name__)
+_BROKEN_PIPE: Final = 128 + 13
 
 app = typer.Typer(
     name="manent-server",
@@ -62,13 +63,34 @@ def main() -> None:
     except typer.Abort:
         raise SystemExit(130) from None
     except Exception as error:
-        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            sys.stderr.write(f"{error.format_message()}\n")
-            raise SystemExit(error.exit_code) from None
-        raise
+        code = _ended_by(error)
+        if code is None:
+            raise
     if isinstance(code, int) and code:
         # So a command ends with a code of its own.
         raise SystemExit(code)
+
+
+def _ended_by(error: Exception) -> int | None:
+    """Say what went wrong, and the exit code for it; None where only a traceback helps."""
+    if isinstance(error, BrokenPipeError):
+        # Whoever read what was printed has read enough.
+        sys.stdout = None
+        return _BROKEN_PIPE
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        sys.stderr.write(_usage(error))
+        return int(error.exit_code)
+    known = trouble.told(error)
+    if known is None:
+        return None
+    _complain(known)
+    return _exit_code(known)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with a command line, and where to look."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "manent-server")
+    return f"manent-server: {error.format_message()}\nnext: see {command} --help\n"
 
 
 def _complain(error: ManentError) -> None:
@@ -89,14 +111,22 @@ def complaint(error: ManentError, environ: Mapping[str, str]) -> str:
 
 def _lines(error: ManentError) -> list[str]:
     lines = [f"manent-server: {_in_a_line(error.detail)}"]
-    for found in error.errors:
-        place = f"{found['file']}:{found['line']}" if found.get("line") else found.get("file", "")
-        layer = f" ({found['layer']})" if found.get("layer") else ""
-        message = _in_a_line(found["message"])
-        lines.append(f"  {place} {found.get('path', '')}: {message}{layer}")
+    if len(error.errors) == 1:
+        lines[0] += _layer(error.errors[0])  # alone it is the sentence
+    else:
+        lines += map(_finding, error.errors)
     if error.next:
         lines.append(f"next: {error.next}")
     return lines
+
+
+def _finding(found: Mapping[str, Any]) -> str:
+    place = f"{found['file']}:{found['line']}" if found.get("line") else found.get("file", "")
+    return f"  {place} {found.get('path', '')}: {_in_a_line(found['message'])}{_layer(found)}"
+
+
+def _layer(found: Mapping[str, Any]) -> str:
+    return f" ({found['layer']})" if found.get("layer") else ""
 
 
 def _in_a_line(text: str) -> str:
@@ -178,6 +208,13 @@ def _run(service: "Service") -> int:
     except ManentError as error:
         _complain(error)
         return _exit_code(error)
+    except Exception as error:  # noqa: BLE001 - threads are at work: this process must end here
+        known = None if isinstance(error, OSError) else trouble.told(error)
+        if known is None:
+            _log.exception("manent-server ends by an unexpected error")
+            return 1
+        _complain(known)
+        return _exit_code(known)
     except BaseException:  # noqa: BLE001 - threads are at work: this process must end here
         _log.exception("manent-server ends by an unexpected error")
         return 1

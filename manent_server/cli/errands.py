@@ -4,6 +4,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,21 +40,30 @@ def init(folder: Path, environ: Variables) -> None:
             f"{path} exists already", next="take another folder, or use the file as it is"
         )
     try:
-        load_contexts(environ)
+        before = load_contexts(environ)
     except BadUsage as error:
         # Before anything is written: a token made now could be shown nowhere.
         raise ConfigurationError(error.what, next=error.next or error.why) from error
     path.write_text(starter(folder), encoding="utf-8")
-    opened = house.open_house(path, environ)
-    migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
-    mine = TokenRequest("admin", "admin", kind="person")
-    text = tokens.create(opened.desk(dict), mine, caller=_me(environ))["token"]
-    name, file = new_context("local", opened.settings.server.url, text)
+    try:
+        opened = house.open_house(path, environ)
+        migrate.migrate(opened.engines, library=library(), patience=_PATIENCE)
+        mine = TokenRequest("admin", "admin", kind="person")
+        text = tokens.create(opened.desk(dict), mine, caller=_me(environ))["token"]
+        name, file = new_context("local", opened.settings.server.url, text)
+    except BaseException:
+        # Without its token it would be in the way of the next try.
+        path.unlink(missing_ok=True)
+        raise
     sys.stdout.write(f"{path}\n")
     sys.stderr.write(
         f"wrote {path} and the context `{name}` to {file}\n"
         "next: manent-server serve, then: manent deploy hello staging v1\n"
     )
+    if before.current is not None:
+        sys.stderr.write(
+            f"`{name}` is the current context now; back: manent context use {before.current}\n"
+        )
 
 
 def check(path: Path, environ: Variables, *, shown: str | None, against: str | None) -> None:
@@ -111,6 +121,14 @@ class Tokens:
         """Make one and print it, once."""
         made = self._with_tables(lambda desk: tokens.create(desk, request, caller=self._me))
         sys.stdout.write(f"{made['token']}\n")
+        settings = self._house.settings
+        for option, patterns, known in (
+            ("--applications", made["applications"], settings.applications),
+            ("--environments", made["environments"], settings.environments),
+        ):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in known):
+                    sys.stderr.write(f"warning: {option} {pattern} names none of manent.yml\n")
 
     def show(self) -> None:
         """List them without their text."""
@@ -129,7 +147,14 @@ class Tokens:
         try:
             return tokens.revoke(desk, which, caller=self._me)
         except NotFound:
+            pass
+        try:
             return sign_in.end(desk, which, caller=self._me)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no token or session {which[:40]!r}",
+                next="manent-server token list shows their ids",
+            ) from error
 
     def _with_tables(self, use: Callable[[Desk], _T]) -> _T:
         migrate.migrate(self._house.engines, library=library(), patience=_PATIENCE)

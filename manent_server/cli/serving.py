@@ -10,7 +10,7 @@ from typing import Any
 from manent_server.api.app import create_app, create_probe_app
 from manent_server.api.server import Front, Listener
 from manent_server.bootstrap import crew as crews
-from manent_server.bootstrap import receivers
+from manent_server.bootstrap import machine, receivers
 from manent_server.bootstrap.house import House
 from manent_server.domain import duration
 from manent_server.domain.errors import Unavailable
@@ -64,6 +64,9 @@ class Service:
         """The exit code: 0 after a drain, 75 for "restart me"."""
         self._switches.listen()
         self._house.chats.demand(self._house.settings)
+        if self._runs is not None:
+            # A worker writes there from the first moment on.
+            machine.demand_folder("worker.workdir", self._house.settings.worker.workdir.absolute())
         self._house.dispatcher.open()
         with ExitStack() as stack:
             if self._house.engines.file is not None:

@@ -1,5 +1,6 @@
 """What a check of an installation reads of the database itself."""
 
+import sqlite3
 from typing import Final
 
 import sqlalchemy as sa
@@ -16,6 +17,15 @@ _ADVICE: Final = {
     "42P01": _TABLES,
     "42703": _TABLES,
     "3F000": _TABLES,
+}
+_FILE: Final = "let the server's user read and write the file and its folder"
+_SQLITE_ADVICE: Final = {
+    sqlite3.SQLITE_CANTOPEN: _FILE,
+    sqlite3.SQLITE_PERM: _FILE,
+    sqlite3.SQLITE_AUTH: _FILE,
+    sqlite3.SQLITE_READONLY: _FILE,
+    sqlite3.SQLITE_NOTADB: "restore a backup, or name another file",
+    sqlite3.SQLITE_CORRUPT: "restore a backup",
 }
 _ADD_ONLY: Final = ("audit", "audit_chain", "audit_positions")
 _PROMISES: Final = "fsync, synchronous_commit, full_page_writes"
@@ -43,7 +53,10 @@ def said(error: BaseException) -> tuple[str, str | None] | None:
         return None
     # The driver's own words, without the statement.
     primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
-    return primary or str(error.orig), _ADVICE.get(getattr(error.orig, "sqlstate", None) or "")
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    known = _ADVICE.get(getattr(error.orig, "sqlstate", None) or "")
+    advice = known if code is None else _SQLITE_ADVICE.get(code & 0xFF)
+    return primary or " ".join(str(error.orig).split()), advice
 
 
 def lacking(engines: Engines) -> list[str]:

@@ -23,6 +23,7 @@ _REMEMBERED: Final = 32
 # Classes of SQLSTATE: connection, resources, operator, system.
 _OUTAGE_CLASSES: Final = ("08", "53", "57", "58")
 _OUTAGE: Final = {"25006", "25P03", "40003"}
+_DISK_FULL: Final = "53100"
 _CONTENTION: Final = {"40001", "40P01", "55P03", "57014"}
 _SQLITE_CONTENTION: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _SQLITE_OUTAGE: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
@@ -41,8 +42,18 @@ def never() -> bool:
     return False
 
 
-def unavailable() -> Unavailable:
-    """What a caller is told whose patience is over."""
+def unavailable(error: BaseException) -> Unavailable:
+    """What a caller is told whose patience is over.
+
+    Args:
+        error: The last one it met.
+    """
+    if isinstance(error, sa.exc.DBAPIError) and (
+        _sqlite_code(error) == sqlite3.SQLITE_FULL or _sqlstate(error) == _DISK_FULL
+    ):
+        return Unavailable(
+            "the disk of the database is full", next="Make room there, then try again."
+        )
     return Unavailable("the database does not answer", next="Try again in a moment.")
 
 
@@ -184,7 +195,7 @@ def until_answered(
                 raise
             _note(error, outages, began)
             if backoff.is_over or stop():
-                raise unavailable() from error
+                raise unavailable(error) from error
             backoff.wait()
         else:
             outages.ended()

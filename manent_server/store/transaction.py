@@ -195,7 +195,7 @@ class Store:
                 yield self._transaction(connection)
         except sa.exc.SQLAlchemyError as error:
             if is_transient(error):
-                raise unavailable() from error
+                raise unavailable(error) from error
             raise
 
     @contextmanager
