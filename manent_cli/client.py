@@ -51,6 +51,7 @@ class Client:
         token: The bearer token; None asks as nobody.
         timeout: Seconds one request may wait for the server.
         environ: Where the proxy variables are read from.
+        context: Whose token it is.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class Client:
         *,
         timeout: float = 30.0,
         environ: Mapping[str, str] | None = None,
+        context: str | None = None,
     ) -> None:
+        self._context = context
         self._parts = _split(url)
         self.url = masked(self._parts.geturl()).rstrip("/")
         self._token = token
@@ -191,7 +194,12 @@ class Client:
     def _unreachable(self, error: Exception) -> Unreachable:
         # A name nobody knows and a certificate nobody signed will not mend in a minute.
         is_lasting = isinstance(error, ssl.SSLCertVerificationError | UnicodeError)
-        return Unreachable(self.url, _reason(error), is_passing=not is_lasting)
+        return Unreachable(
+            self.url,
+            _reason(error),
+            is_passing=not is_lasting,
+            is_cut_off=isinstance(error, TimeoutError),
+        )
 
     def _refuse(self, answer: http.client.HTTPResponse, body: bytes) -> None:
         place = answer.getheader("Location")
@@ -212,6 +220,11 @@ class Client:
         if answer.status == HTTPStatus.UNAUTHORIZED and not self._token:
             # The server speaks to programs, of headers.
             fields["next"] = "set MANENT_TOKEN, or choose a context: manent context list"
+        elif answer.status == HTTPStatus.UNAUTHORIZED and self._context:
+            fields["next"] = (
+                f"it is the token of context {self._context}: choose another one (manent context "
+                "list), sign in again (manent login), or ask an administrator for a token"
+            )
         raise Problem(answer.status, fields, retry_after=_seconds(answer.getheader("Retry-After")))
 
     def _parsed(self, answer: http.client.HTTPResponse, body: bytes) -> Any:

@@ -64,13 +64,16 @@ class Unreachable(Failure):
 
     code = "unreachable"
 
-    def __init__(self, url: str, why: str, *, is_passing: bool = True) -> None:
+    def __init__(
+        self, url: str, why: str, *, is_passing: bool = True, is_cut_off: bool = False
+    ) -> None:
         super().__init__(
             f"cannot reach {url}",
             why=why,
             next="check that the server runs and that MANENT_URL or the context names it",
         )
         self.is_passing = is_passing
+        self.is_cut_off = is_cut_off
 
 
 class Strange(Failure):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from manent_cli.errors import Failure, Problem
+from manent_cli.errors import Failure, Problem, Unreachable
 
 T = TypeVar("T")
 # A server that fails this often in a row, and answers nothing else, will not mend by waiting.
@@ -66,6 +66,7 @@ def insist(
         trouble: Told of each failure that is waited out.
     """
     delay, failures = pace.first, 0
+    said: Problem | None = None
     while True:
         try:
             return call(max(deadline.left(30.0), 0.1))
@@ -73,10 +74,22 @@ def insist(
             failures = failures + 1 if is_broken(failure) else 0
             may_pass = failure.is_passing or 0 < failures < _FAILURES_IN_A_ROW
             if not may_pass or deadline.is_over:
-                raise
+                raise _with(said, failure) from None
+            said = failure if isinstance(failure, Problem) else said
             trouble(failure)
             pace.sleep(deadline.left(max(delay, _asked_for(failure))))
             delay = pace.after(delay)
+
+
+def _with(said: Problem | None, last: Failure) -> Failure:
+    """The last failure; where it was cut off by our own deadline, in the words before it.
+
+    A server that has said what it lacks runs and was reached.
+    """
+    if said is not None and isinstance(last, Unreachable) and last.is_cut_off:
+        last.what, last.next, last.code = said.what, said.next, said.code
+        last.why = f"{said.why}; the last try got no answer in time"
+    return last
 
 
 def _asked_for(failure: Failure) -> float:

@@ -43,11 +43,12 @@ class Contexts:
 
 @dataclass(eq=False, repr=False)
 class Connection:
-    """The server a command talks to."""
+    """The server a command talks to; `token_of` names the context that keeps the token."""
 
     url: str
     token: str | None
     context: str | None = None
+    token_of: str | None = None
 
 
 def contexts_path(environ: Mapping[str, str]) -> Path:
@@ -70,7 +71,11 @@ def load_contexts(environ: Mapping[str, str]) -> Contexts:
     except FileNotFoundError:
         return Contexts(current=None, contexts={})
     except OSError as error:
-        raise BadUsage(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise BadUsage(
+            f"{path} cannot be read",
+            why=error.strerror or str(error),
+            next="let this user read it; XDG_CONFIG_HOME names another place",
+        ) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadUsage(
             f"{path} cannot be read: it is no contexts file",
@@ -152,20 +157,28 @@ def resolve(
     known = load_contexts(environ)
     name = context or (None if url else environ.get("MANENT_CONTEXT")) or known.current
     if address:
-        return Connection(address, _token_kept_for(address, known, name))
+        keeper = _keeper_for(address, known, name)
+        if keeper is None:
+            return Connection(address, None)
+        return Connection(address, _kept(keeper), token_of=keeper.name)
     if not name:
         raise BadUsage("no server is named", next=NO_SERVER)
     chosen = known.named(name)
-    token = chosen.token or given if context else given or chosen.token
-    return Connection(chosen.url, _usable(token, f"the token of context {name}"), name)
+    if given and not (context and chosen.token):
+        return Connection(chosen.url, given, name)
+    return Connection(chosen.url, _kept(chosen), name, token_of=chosen.token and name)
 
 
-def _token_kept_for(address: str, known: Contexts, name: str | None) -> str | None:
+def _kept(context: Context) -> str | None:
+    return _usable(context.token, f"the token of context {context.name}")
+
+
+def _keeper_for(address: str, known: Contexts, name: str | None) -> Context | None:
     wanted = address.rstrip("/")
     first = [known.contexts[name]] if name and name in known.contexts else []
     for one in (*first, *known.contexts.values()):
         if one.url.rstrip("/") == wanted and one.token:
-            return _usable(one.token, f"the token of context {one.name}")
+            return one
     return None
 
 

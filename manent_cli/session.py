@@ -52,7 +52,7 @@ class Session:
         from manent_cli.profile import resolve  # noqa: PLC0415 - neither the contexts
 
         chosen = resolve(self.environ, context=self.context, url=self.url)
-        return Client(chosen.url, chosen.token, environ=self.environ)
+        return Client(chosen.url, chosen.token, environ=self.environ, context=chosen.token_of)
 
     @property
     def is_structured(self) -> bool:

@@ -204,10 +204,13 @@ def _no_say(text: str, rows: Sequence[Row]) -> Failure:
             exit_code=exit_codes.REFUSED,
         )
     why = "; ".join(f"rule {row['rule']}: {row.get('why_not')}" for row in rows)
+    is_named = any("lacks the right" in str(row.get("why_not")) for row in rows)
+    whom = "an administrator for the role approver there, or " if is_named else ""
+    whom += "somebody the rule names"
     return Failure(
         f"you have no say in the approval of {text}",
         why=why,
-        next="ask somebody the rule names",
+        next=f"ask {whom}",
         code="not_eligible",
         exit_code=exit_codes.DENIED,
     )

@@ -72,7 +72,9 @@ def _cancel(tx: Transaction, desk: Desk, row: Deploy, asked: _Asked) -> None:
         raise Conflict(
             f"the deploy has ended: {row.state}, {row.outcome}",
             code="deploy_ended",
-            next="a rollback brings back what ran before",
+            next="a rollback brings back what ran before"
+            if row.state == State.SUCCESS
+            else f"there is nothing to cancel; manent show {row.id} says how it ended",
         )
     at = tx.now()
     is_first = row.cancel_requested_at is None

@@ -107,7 +107,7 @@ def unlink(
         if found is None or not (is_mine or caller.may(access.GRANT)):
             raise NotFound(
                 f"no account {account[:80]!r} of {chat[:80]!r} is yours",
-                next="manent link --list shows those that are",
+                next="manent link shows those that are",
             )
         at = tx.now()
         if not chats.unlink(tx, chat, account):

@@ -65,6 +65,21 @@ def test_the_last_failure_comes_out_when_the_time_is_over(pace, clock):
     assert clock.now == 105.0
 
 
+def test_a_try_that_was_cut_off_ends_in_the_words_of_the_answer_before_it(pace, clock):
+    """The server was reached and said why; our own patience ended the last try."""
+    busy = {"detail": "the disk is full", "title": "Not available now", "next": "make room"}
+    answers = [Problem(503, busy), Unreachable("http://x", "no answer in time", is_cut_off=True)]
+
+    def call(_: float) -> None:
+        clock.now += 6.0
+        raise answers.pop(0) if len(answers) > 1 else answers[0]
+
+    with pytest.raises(Unreachable) as ended:
+        insist(call, pace=pace, deadline=Deadline(pace, 10.0), trouble=lambda _: None)
+    assert (ended.value.what, ended.value.next) == ("the disk is full", "make room")
+    assert "the last try got no answer in time" in ended.value.why
+
+
 def test_a_request_may_take_no_longer_than_what_is_left(pace):
     _, _, given = ask(pace, [CUT] * 3, limit=5.0)
     assert given == [5.0, 4.75, 4.375, 3.8125]
