@@ -111,8 +111,8 @@ def complaint(error: ManentError, environ: Mapping[str, str]) -> str:
 
 def _lines(error: ManentError) -> list[str]:
     lines = [f"manent-server: {_in_a_line(error.detail)}"]
-    if len(error.errors) == 1:
-        lines[0] += _layer(error.errors[0])  # alone it is the sentence
+    if len(error.errors) == 1 and error.errors[0]["message"] in error.detail:
+        lines[0] += _layer(error.errors[0])  # the sentence has it already
     else:
         lines += map(_finding, error.errors)
     if error.next:
