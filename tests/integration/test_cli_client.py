@@ -110,6 +110,23 @@ def test_credentials_are_masked_wherever_a_url_is_shown():
     assert TOKEN not in repr(Client("http://x", TOKEN))
 
 
+@pytest.mark.parametrize("text", ["shop/staging", "a/b/c", "../x", "shop/staging#", "shop/x#1a"])
+def test_what_would_be_several_parts_of_a_path_is_refused_before_it_is_sent(text):
+    with pytest.raises(BadUsage, match="is no deploy") as refused:
+        segment(text)
+    assert "application/environment#number" in refused.value.next
+    with pytest.raises(BadUsage, match="is no schedule"):
+        segment(text, what="schedule")
+
+
+def test_a_refused_token_is_named_by_the_context_that_keeps_it(api):
+    api.refusals.append(Refusal("GET", "/locks", 401, problem(401, "not_signed_in")))
+    with pytest.raises(Problem) as refused:
+        Client(api.url, TOKEN, context="local-2").get("/locks")
+    assert "the token of context local-2" in refused.value.next
+    assert "manent context list" in refused.value.next
+
+
 def test_one_part_of_a_path_stays_one():
     assert segment("shop/production#3") == "shop%2Fproduction%233"
     assert segment("a?b&c%2F") == "a%3Fb%26c%252F"
@@ -156,23 +173,6 @@ def raw_server():
         b"\x00\xff\xfe",
     ],
 )
-@pytest.mark.parametrize("text", ["shop/staging", "a/b/c", "../x", "shop/staging#", "shop/x#1a"])
-def test_what_would_be_several_parts_of_a_path_is_refused_before_it_is_sent(text):
-    with pytest.raises(BadUsage, match="is no deploy") as refused:
-        segment(text)
-    assert "application/environment#number" in refused.value.next
-    with pytest.raises(BadUsage, match="is no schedule"):
-        segment(text, what="schedule")
-
-
-def test_a_refused_token_is_named_by_the_context_that_keeps_it(api):
-    api.refusals.append(Refusal("GET", "/locks", 401, problem(401, "not_signed_in")))
-    with pytest.raises(Problem) as refused:
-        Client(api.url, TOKEN, context="local-2").get("/locks")
-    assert "the token of context local-2" in refused.value.next
-    assert "manent context list" in refused.value.next
-
-
 def test_an_answer_that_breaks_off_is_no_answer(raw_server, answer):
     url, _ = raw_server(answer)
     with pytest.raises(Unreachable) as failed:
