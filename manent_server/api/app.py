@@ -167,7 +167,19 @@ async def _http_exception(request: Request, error: Exception) -> Response:
             advice=f"use {allowed}",
             headers={"Allow": allowed},
         )
-    raise NotFound("no such route", next=f"the routes are listed in {PREFIX}/openapi.json")
+    raise _nothing(request.url.path)
+
+
+def _nothing(path: str) -> NotFound:
+    """What is not there, as whoever asked may know it: an address with a '/' is no route."""
+    _, mark, address = path.partition(f"{PREFIX}/deploys/")
+    if mark and address:
+        shown = address.encode("unicode_escape").decode("ascii")[:80]
+        return NotFound(
+            f"there is no deploy {shown}",
+            next="give an id, at least 6 characters of it, or application/environment#number",
+        )
+    return NotFound("no such route", next=f"the routes are listed in {PREFIX}/openapi.json")
 
 
 def _methods(request: Request) -> list[str]:

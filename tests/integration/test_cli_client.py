@@ -110,15 +110,6 @@ def test_credentials_are_masked_wherever_a_url_is_shown():
     assert TOKEN not in repr(Client("http://x", TOKEN))
 
 
-@pytest.mark.parametrize("text", ["shop/staging", "a/b/c", "../x", "shop/staging#", "shop/x#1a"])
-def test_what_would_be_several_parts_of_a_path_is_refused_before_it_is_sent(text):
-    with pytest.raises(BadUsage, match="is no deploy") as refused:
-        segment(text)
-    assert "application/environment#number" in refused.value.next
-    with pytest.raises(BadUsage, match="is no schedule"):
-        segment(text, what="schedule")
-
-
 def test_a_refused_token_is_named_by_the_context_that_keeps_it(api):
     api.refusals.append(Refusal("GET", "/locks", 401, problem(401, "not_signed_in")))
     with pytest.raises(Problem) as refused:

@@ -178,3 +178,12 @@ def test_each_request_is_logged_without_its_query(client: TestClient, written: i
     assert record["caller"] == "ann"
     assert "in-the-query" not in written.getvalue()
     assert "admin-token" not in written.getvalue()
+
+
+@pytest.mark.parametrize("address", ["shop/staging", "shop%2Fstaging", "shop/x/y"])
+def test_a_path_in_place_of_an_address_is_told_how_deploys_are_addressed(
+    client: TestClient, address: str
+) -> None:
+    answer = client.get(f"/api/v1/deploys/{address}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert "application/environment#number" in answer.json()["next"]
