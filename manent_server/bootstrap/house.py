@@ -144,7 +144,8 @@ class House:
             self._reload(stop)
         except ManentError as error:
             self.metrics.reload_failed()
-            _log.error("reload changes nothing: %s %s", error.detail, list(error.errors))
+            rest = [] if len(error.errors) == 1 else [_in_words(one) for one in error.errors]
+            _log.error("reload changes nothing: %s", "; ".join([error.detail, *rest]))
         except Exception:  # noqa: BLE001 - logged whole; deploys run in this process
             self.metrics.reload_failed()
             _log.exception("reload failed")
@@ -174,6 +175,10 @@ class House:
             if stop():
                 return
             self.admission(environment)
+
+
+def _in_words(found: Mapping[str, Any]) -> str:
+    return f"{found.get('file')}:{found.get('line')}: {found.get('path')}: {found.get('message')}"
 
 
 def open_house(path: Path, environ: Mapping[str, str]) -> House:

@@ -57,7 +57,10 @@ class Restoring:
             is_sure: It is done without asking; else a person at a terminal is asked first.
         """
         if bool(body["deploys"]) == body["all"]:
-            raise ConfigurationError("name deploys, or --all", next="not both, not neither")
+            raise ConfigurationError(
+                "either deploys are to be named, or --all",
+                next="manent-server admin restore list shows them",
+            )
         if body["all"] and not is_sure:
             _demand_yes(decision)
 
