@@ -42,6 +42,7 @@ def config(ledger: Ledger) -> Config:
             "hosts": ledger.application(options=hosts),
             "once": ledger.application(options=once),
             "killer": ledger.application(),
+            "locking": ledger.application(options=ledger.options("deploy")),
             "tries": ledger.application(targets=("a", "b"), environments=("careful",)),
         },
     }
@@ -76,8 +77,37 @@ def crash(rig: Rig) -> None:
     rig.start()
 
 
+def locked(rig: Rig) -> str:
+    """A deploy whose tool holds its state under the name of its run, and has left a child."""
+    lock = str(rig.folder / "state.lock")
+    rig.ledger.tell({"lock": lock}, application="locking")
+    rig.ledger.tell({"child": 60, "sleep": 60, "tick": 0.05}, application="locking", attempt=1)
+    deploy: str = rig.deploy("1", application="locking")["id"]
+    until(Path(lock).exists, what="the tool's lock")
+    until(rig.ledger.children, what="its child")
+    return deploy
+
+
+def check_locked(rig: Rig, deploy: str) -> None:
+    """B145: the next attempt is the same run to its tool; a state of another is left alone."""
+    assert rig.ended(deploy)["outcome"] == "deployed"
+    first, second = rig.ledger.runs(deploy=deploy)
+    assert (first.key, second.attempt) == (second.key, 2)
+    assert rig.ledger.overlaps() == []
+    assert f"taken over from {first.key}" in said(rig, deploy)
+    (rig.folder / "state.lock").write_text("another-run")
+    refused = rig.deployed("2", application="locking")
+    assert refused["state"] == "ERROR"
+    assert "held by another-run" in said(rig, refused["id"])
+
+
+def said(rig: Rig, deploy: str) -> str:
+    return " ".join(line["text"] for line in rig.get(f"/deploys/{deploy}/logs")["items"])
+
+
 def test_what_was_cut_short_goes_on_where_it_stood_or_asks(shared: Rig) -> None:
     """A hook killed at host 60 of 100 goes on there; one that must not run twice asks."""
+    holding = locked(shared)
     hosts = shared.deploy("1", application="hosts")["id"]
     shared.ledger.tell({"sleep": 600}, application="once", attempt=1, version="1")
     once = shared.deploy("1", application="once")["id"]
@@ -89,6 +119,7 @@ def test_what_was_cut_short_goes_on_where_it_stood_or_asks(shared: Rig) -> None:
     again = [host for attempt, host in reached(shared) if attempt == 2]
     assert again == list(range(again[0], 101))
     assert 59 <= again[0] <= 61
+    check_locked(shared, holding)
 
     def phase() -> str:
         return str(shared.get(f"/deploys/{once}")["phase"])

@@ -1,5 +1,7 @@
 """Rollback at the door: what it goes back to, and how it ends."""
 
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ APPLICATIONS: dict[str, dict[str, Any]] = {
     "fresh": {"retry": {**QUICK, "attempts": 1}},
     "stuck": {"timeout": "1s", "retry": {**QUICK, "attempts": 1}},
     "chatty": {},
+    "reborn": {"retry": {**QUICK, "attempts": 1}},
     "some": {"targets": ("a", "b")},
 }
 
@@ -100,6 +103,33 @@ def test_there_may_be_nothing_to_roll_back_to(shared: Rig) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "nothing_to_roll_back_to")
     told = shared.cli(["rollback", "stuck", "staging"])
     assert told.returncode == 5
+
+
+def test_what_came_before_an_application_was_taken_away_is_not_gone_back_to(shared: Rig) -> None:
+    """B50: pruned and made anew it has a life of its own, whose first good version it is."""
+    for version in ("1", "2", "3", "4", "5"):
+        shared.deployed(version, application="reborn")
+    options = shared.ledger.application(**APPLICATIONS["reborn"])
+    reload(shared, {"reborn": None})
+    time.sleep(1)  # the thing under test: what ended is older than what stays
+    pruned = shared.http("POST", "/admin/prune", json={"max_age": "1s", "keep_releases": 0})
+    assert pruned.json()["deploys"] >= 3, pruned.text
+    assert "5" in {one["version"] for one in shared.get("/deploys", application="reborn")["items"]}
+    reload(shared, {"reborn": options})
+    assert shared.deployed("v0", application="reborn")["outcome"] == "deployed"
+    shared.ledger.tell({"exit": 65}, application="reborn", hook="deploy", version="v1")
+    failed = shared.deployed("v1", application="reborn")
+    assert failed["outcome"] == "rolled_back"
+    (undo,) = shared.ledger.runs(deploy=failed["id"], hook="rollback")
+    assert undo.version == "v0"
+    assert stock(shared, "reborn") == {"host": ("v0", "known")}
+
+
+def reload(rig: Rig, applications: dict[str, Any]) -> None:
+    before = len(rig.logs())
+    rig.configure({"applications": applications})
+    rig.send(signal.SIGHUP)
+    until(lambda: "reloaded" in rig.logs()[before:], what="a reload", limit=15)
 
 
 def test_a_rollback_that_hangs_ends_and_locks_the_application(shared: Rig) -> None:

@@ -8,7 +8,8 @@ Orders in the control file are a list; each may name fields a run must have (`ho
 `application`, `environment`, `target`, `version`, `attempt`, `kind`), and later ones win:
 `sleep` seconds, `tick` seconds between lines while sleeping, `wait_for` a file, `print`
 text, `flood` lines, `checkpoint`, `child` (leave a detached grandchild ticking so many
-seconds), `ignore_term`, `signal` (die by it), `last` line of standard output, `exit` code.
+seconds), `lock` (a file that says whose run holds a state, as tools keep one; another's run
+is refused), `ignore_term`, `signal` (die by it), `last` line of standard output, `exit` code.
 """
 
 import json
@@ -110,6 +111,21 @@ def wait_for(ledger: str, facts: Facts, path: str, tick: float | None) -> None:
         sleep(ledger, facts, 0.02, tick)
 
 
+def take(path: str, run: str) -> bool:
+    """Take a tool's lock: whoever has it under the name of this very run had it before."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs 5 ms a start
+            holder = file.read()
+        word = "taken over from" if holder == run else "held by"
+        print(f"the state is {word} {holder}", flush=True)  # noqa: T201 - the hook's output
+        return holder == run
+    os.write(descriptor, run.encode())
+    os.close(descriptor)
+    return True
+
+
 def speak(told: "dict[str, Any]") -> None:
     """Print what was ordered."""
     if "print" in told:
@@ -141,9 +157,15 @@ def main(ledger: str, control: str, hook: str) -> int:
     if "child" in told:
         leave_child(ledger, facts, told["child"], told.get("tick"))
     speak(told)
+    lock = told.get("lock")
+    if lock and not take(lock, str(facts["key"])):
+        write(ledger, "end", facts, exit=65)
+        return 65
     if "wait_for" in told:
         wait_for(ledger, facts, told["wait_for"], told.get("tick"))
     sleep(ledger, facts, told.get("sleep", 0), told.get("tick"))
+    if lock:
+        os.unlink(lock)  # noqa: PTH108 - pathlib costs 5 ms a start
     write(ledger, "end", facts, exit=told.get("exit", 0))
     return leave(told)
 
