@@ -6,7 +6,7 @@ any of them is another question, to which nobody has said anything yet.
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -66,18 +66,21 @@ class Requester:
     """Who asked for a deploy.
 
     `login`: the person, if it is one; `acts_for`: the one a program of CI acts for;
-    `is_automatic`: a schedule, a promotion or manent itself asked.
+    `is_automatic`: a schedule, a promotion or manent itself asked; `is_nobodys`: a schedule that
+    a program made, and nobody knows for whom.
     """
 
     principal: str
     login: str | None = None
     acts_for: str | None = None
     is_automatic: bool = False
+    is_nobodys: bool = False
 
     @property
     def is_unknown(self) -> bool:
         """Whether a program asked and nobody knows for whom."""
-        return self.login is None and self.acts_for is None and not self.is_automatic
+        is_alone = self.login is None and self.acts_for is None and not self.is_automatic
+        return is_alone or self.is_nobodys
 
 
 @dataclass(frozen=True)
@@ -307,6 +310,7 @@ def dump_requester(requester: Requester) -> dict[str, Any]:
         "login": requester.login,
         "acts_for": requester.acts_for,
         "automatic": requester.is_automatic,
+        "nobodys": requester.is_nobodys,
     }
 
 
@@ -314,4 +318,5 @@ def load_requester(body: Mapping[str, Any] | None, principal: str) -> Requester:
     """From the row; of one that was accepted before there were approvals the principal alone."""
     if not body:
         return Requester(principal, principal)
-    return Requester(body["principal"], body["login"], body["acts_for"], body["automatic"])
+    asked = Requester(body["principal"], body["login"], body["acts_for"], body["automatic"])
+    return replace(asked, is_nobodys=body.get("nobodys", False))

@@ -1,5 +1,6 @@
 """What the deploys of an application say to automation: what is newest, what was given up."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +22,20 @@ def newest_accepted(tx: Transaction, application: str) -> str | None:
         .limit(1)
     )
     return tx.connection.execute(query).scalar_one_or_none()
+
+
+def changes_of(
+    tx: Transaction, application: str, version: str
+) -> Sequence[Mapping[str, Any]] | None:
+    """The changes a version brings, as whoever asked for it last has named them."""
+    d = tx.tables.deploys
+    query = (
+        sa.select(d.c.changes)
+        .where(d.c.version == version, d.c.application == application, d.c.changes.is_not(None))
+        .order_by(d.c.requested_at.desc(), d.c.id.desc())
+        .limit(1)
+    )
+    return tx.connection.execute(query).scalar() or None
 
 
 def rolled_back_from(

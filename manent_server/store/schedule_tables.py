@@ -33,6 +33,8 @@ def _schedules(name: Naming) -> list[sa.schema.SchemaItem]:
         count("catch_up", null=True),
         text("reason", null=True),
         text("created_by"),
+        # The login of the person who stands behind it; null: a program's, and nobody knows whose.
+        text("behind", null=True),
         at("created_at", null=False),
         at("paused_at"),
         text("paused_by", null=True),

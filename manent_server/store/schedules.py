@@ -39,6 +39,7 @@ class Schedule:
     catch_up: int | None
     reason: str | None
     created_by: str
+    behind: str | None
     created_at: datetime
     paused_at: datetime | None
     paused_by: str | None

@@ -69,6 +69,7 @@ class Draft:
     changes: Sequence[Mapping[str, Any]] | None = None
     lineage: Lineage | None = None
     acts_for: str | None = None
+    is_nobodys: bool = False
 
 
 def order_for(desk: Desk, application: Application, environment: Environment) -> Order:
@@ -227,7 +228,7 @@ def accept(tx: Transaction, draft: Draft, admission: Admission) -> str:
     environment = draft.environment.name
     place = facts.read(tx, environment, [asked_of(draft, at)])
     draft = _with_changes(tx, pinned(draft, place))
-    asks = identify.requester(draft.caller, acts_for=draft.acts_for)
+    asks = identify.requester(draft.caller, acts_for=draft.acts_for, is_nobodys=draft.is_nobodys)
     identify.demand_known(draft.order.approvals, asks, override=draft.override)
     closed = _demand_openable(draft, gates.judge(asked_of(draft, at), place), place.rules).closed
     body = orders.dump(draft.order)

@@ -11,7 +11,7 @@ from manent_server.domain import access, liveness
 from manent_server.domain import schedule as scheduling
 from manent_server.domain.errors import Invalid, ManentError, Unavailable
 from manent_server.domain.schedule import Result, Rules
-from manent_server.store import records, schedules
+from manent_server.store import history, records, schedules
 from manent_server.store.records import Deed
 from manent_server.store.repeat import is_contention, is_transient
 from manent_server.store.schedules import Run, Schedule
@@ -127,10 +127,17 @@ def _deploy(tx: Transaction, desk: Desk, tick: _Tick) -> str:
         chosen.version,
         sha256=chosen.sha256,
         reason=row.reason or f"schedule {row.name}",
+        # Who wrote them has no say in it, though automation brings them.
+        changes=history.changes_of(tx, row.application, chosen.version),
     )
     caller = access.schedule(row.name, row.application)
     drafted = submit.drafted(desk, request, caller)
-    draft = replace(drafted, origin=schedules.ORIGIN, acts_for=row.created_by)
+    draft = replace(
+        drafted,
+        origin=schedules.ORIGIN,
+        acts_for=row.behind or row.created_by,
+        is_nobodys=row.behind is None,
+    )
     demand_environment(tx, draft)
     candidate.demand_kept(tx, row, draft.version)
     submit.enter(tx, desk, draft)

@@ -11,15 +11,19 @@ from manent_server.usecases import view
 _AUTOMATION = "automation"
 
 
-def requester(caller: Caller, *, acts_for: str | None = None) -> Requester:
+def requester(
+    caller: Caller, *, acts_for: str | None = None, is_nobodys: bool = False
+) -> Requester:
     """The caller as one who asks.
 
     Args:
         caller: Who asks.
         acts_for: Who stands behind an automation: whoever made the schedule.
+        is_nobodys: A program made it, and nobody knows for whom.
     """
     behind = caller.acts_for or acts_for
-    return Requester(caller.name, caller.login, behind, caller.channel == _AUTOMATION)
+    is_automatic = caller.channel == _AUTOMATION
+    return Requester(caller.name, caller.login, behind, is_automatic, is_nobodys)
 
 
 def voter(caller: Caller) -> Voter:

@@ -12,7 +12,7 @@ from manent_server.domain.schedule import Overlap, Source
 from manent_server.store import records, schedules
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
-from manent_server.usecases import once, timetable
+from manent_server.usecases import identify, once, timetable
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import IdempotencyKey, ScheduleRequest
 
@@ -24,11 +24,14 @@ def schedule(
 
     Raises:
         Conflict: Another schedule has that name.
+        Refused: A program makes it, and a rule there wants to know for whom.
     """
     desk = desk.seen_by(caller)
     values = _values(desk, request, caller)
     for right in (access.SCHEDULE, access.DEPLOY):
         caller.demand(right, values["application"], values["environment"])
+    rules = desk.environment(values["environment"]).rules
+    identify.demand_known(rules.approvals, identify.requester(caller), override=())
     every = scheduling.recurrence(values["cron"], values["timezone"])
 
     def work(tx: Transaction) -> str:
@@ -88,6 +91,7 @@ def _values(desk: Desk, request: ScheduleRequest, caller: Caller) -> dict[str, A
         "catch_up": _catch_up(request.catch_up),
         "reason": request.reason,
         "created_by": caller.name,
+        "behind": caller.acts_for or caller.login,
     }
 
 

@@ -26,6 +26,7 @@ def create(name: Naming, table: Callable[..., None]) -> None:
         count("catch_up", null=True),
         text("reason", null=True),
         text("created_by"),
+        text("behind", null=True),
         at("created_at", null=False),
         at("paused_at"),
         text("paused_by", null=True),

@@ -10,15 +10,18 @@ import pytest
 import sqlalchemy as sa
 
 from manent_server.domain.access import Caller, everywhere
+from manent_server.domain.approval import Rule
 from manent_server.domain.errors import (
     Conflict,
     Invalid,
     KeyReused,
     NotAllowed,
     NotFound,
+    Refused,
 )
 from manent_server.usecases import fire, inspect, pause, schedule, timetable
 from manent_server.usecases.requests import IdempotencyKey, ScheduleRequest
+from tests.integration.core import approving
 from tests.integration.core.planning import MINUTE, NOON, Plans, plans
 from tests.rig.core import ADMIN, Core, engine_version
 
@@ -50,6 +53,33 @@ def test_an_instant_fires_once_as_a_deploy_like_any_other(core: Core, made: Plan
     (deed,) = made.audited("schedule.fired")
     assert (deed["actor"], deed["deploy"]) == ("schedule:nightly", row.id)
     assert timetable.one(made.desk, shown["id"])["last"] == run
+
+
+def test_whoever_is_behind_the_program_that_made_it_must_not_approve(core: Core, made: Plans):
+    """What a rule would refuse at the door does not come in by a schedule."""
+    ci = Caller("ci", everywhere("deployer"), "service")
+    wants_to_know = Rule("release", unknown_requester="refuse")
+    approving.ask(core, Rule("release", unknown_requester="allow"))
+    for name, by in (("nobodys", ci), ("bobs", replace(ci, acts_for="bob")), ("anns", ADMIN)):
+        schedule.schedule(made.desk, replace(REQUEST, name=name), caller=by)
+    change = {"id": "c", "author": "joe", "at": "2027-01-01T00:00:00Z"}
+    core.submit("shop", "production", "1", changes=[change])
+    approving.ask(core, wants_to_know)
+    with pytest.raises(Refused) as refused:
+        schedule.schedule(made.desk, replace(REQUEST, name="late"), caller=ci)
+    assert refused.value.code == "requester_unknown"
+    made.look(TEN)
+    assert [(run["result"], run["reason"]) for run in made.runs("nobodys")] == [
+        ("refused", "requester_unknown")
+    ]
+    for name, person in (("bobs", approving.BOB), ("anns", approving.ANN)):
+        (run,) = made.runs(name)
+        approving.resolve(core)
+        with pytest.raises(NotAllowed, match="acts for"):
+            approving.say(core, run["deploy"], person)
+        with pytest.raises(NotAllowed, match="wrote one of its changes"):
+            approving.say(core, run["deploy"], approving.JOE)
+        assert approving.say(core, run["deploy"], approving.EVE)["approvers"] == ["eve"]
 
 
 def test_a_person_is_no_schedule(core: Core):
