@@ -140,9 +140,10 @@ def test_secrets_come_by_name_alone(helm: Helm) -> None:
         assert {"configMapRef": {"name": "region"}} in given
 
 
-def test_the_settings_are_good(helm: Helm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])  # noqa: S104 - inside a pod
+def test_the_settings_are_good(helm: Helm, tmp_path: Path, address: str) -> None:
     """As a pod sees them: keys of a ConfigMap are links into a folder that is a link."""
-    documents = helm.render(merged(MINE, {"places": ["shop"]}))
+    documents = helm.render(merged(MINE, {"places": ["shop"], "pod": {"address": address}}))
     text = one(documents, "ConfigMap")["data"]["manent.yml"]
     settings = yaml.safe_load(text)
     assert settings["recovery"]["auto_recover_after"] == "5m"

@@ -43,6 +43,7 @@ OTHER: dict[str, Any] = {
     "prometheusRule.labels": {"release": "prometheus"},
     "prometheusRule.runbooks": "https://docs.example/",
     "dashboard.labels.grafana_dashboard": "yes",
+    "pod.address": "::",
     "pod.annotations": {"a.example/b": "c"},
     "pod.labels": {"team": "sre"},
     "pod.nodeSelector": {"disk": "ssd"},

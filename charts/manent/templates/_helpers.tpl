@@ -47,7 +47,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 
 {{/* manent.yml: the settings, and what is the chart's own. */}}
 {{- define "manent.settings" -}}
-{{- $server := dict "listen" "0.0.0.0:8420" "metrics_listen" "0.0.0.0:8421" -}}
+{{- $host := contains ":" .Values.pod.address | ternary (printf "[%s]" .Values.pod.address) .Values.pod.address -}}
+{{- $server := dict "listen" (printf "%s:8420" $host) "metrics_listen" (printf "%s:8421" $host) -}}
 {{- $own := dict "server" $server "worker" (dict "workdir" "/var/lib/manent") -}}
 {{- if .Values.places -}}
 {{- $_ := set $own "include" (list "../places/*.yml") -}}
