@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from manent_server.bootstrap import machine, rota
+from manent_server.bootstrap import machine, receivers, rota
 from manent_server.bootstrap.crew import lease_length
 from manent_server.bootstrap.house import House
 from manent_server.domain import checkup
@@ -137,7 +137,14 @@ def settled(look: Callable[[], Finding], pause: Callable[[float], None] = time.s
 
 
 def configuration(house: House) -> Finding:
-    """What is odd in a manent.yml that was accepted."""
+    """What is odd in a manent.yml that was accepted, or keeps a server from starting with it.
+
+    Raises:
+        ConfigurationError: A key, a certificate or the secret of a chat cannot be used.
+    """
+    receivers.jobs(house.settings)
+    house.chats.demand(house.settings)
+    machine.demand_certificate(house.settings)
     odd = list(unmatched(house.settings.access))
     if odd:
         return checkup.warn("; ".join(odd), f"correct {house.settings.path}")

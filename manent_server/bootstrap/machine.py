@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import ssl
 import sys
 import tempfile
 from collections.abc import Callable
@@ -72,6 +73,24 @@ def _fault(key: str, folder: Path) -> Finding | None:
 
 def _is_writable(file: Path) -> bool:
     return file.is_file() and os.access(file, os.W_OK)
+
+
+def demand_certificate(settings: Settings) -> None:
+    """Refuse a certificate of the listener that nobody could be shown.
+
+    Raises:
+        ConfigurationError: It or its key cannot be used.
+    """
+    tls = settings.server.tls
+    if tls is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise ConfigurationError(
+            f"server.tls: the certificate or its key cannot be used: {error.strerror}",
+            next="give PEM files that belong together, and let the server's user read them",
+        ) from error
 
 
 def _existing(folder: Path) -> Path:

@@ -193,6 +193,7 @@ def assert_it_was_scraped(prometheus: str) -> None:
     ends = 'sum(manent_deploys_ended_total{environment="staging",outcome="deployed"})'
     until(lambda: (asked(prometheus, ends) or 0) >= 1, what="the scrape", limit=30)
     assert asked(prometheus, 'up{job="manent"}') == 1
+    assert asked(prometheus, "manent_auto_recover_after_seconds") == 6
     assert asked(prometheus, "min_over_time(manent_database_up[5m])") == 0
     assert (asked(prometheus, 'count({__name__=~"manent_.*"})') or 9999) < 1_000
 

@@ -10,7 +10,7 @@ import pytest
 
 from manent_server import cli
 from manent_server import settings as configuration
-from manent_server.bootstrap import doctor, machine
+from manent_server.bootstrap import doctor, house, machine
 from manent_server.bootstrap.doctor import Check
 from manent_server.cli import doctoring
 from manent_server.domain import checkup
@@ -129,6 +129,24 @@ def test_what_a_plugin_says_of_itself_is_one_line_without_a_secret(
     error = ConfigurationError("plugin evil: no\nway with hunter2222", next="see")
     told = cli.complaint(error, {"EVIL_TOKEN": "hunter2222"})
     assert told == "manent-server: plugin evil: no way with ***\nnext: see\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("audit: {key: no.pem}", "of the audit"),
+        ("server: {tls: {certificate: no.pem, key: no.pem}}", "server.tls"),
+        ("chat: {ops: {plugin: generic, signing_secret: 'secret://env/NONE'}}", "chat.ops"),
+    ],
+)
+def test_what_keeps_a_server_from_starting_is_found(tmp_path: Path, more: str, said: str) -> None:
+    path = tmp_path / "manent.yml"
+    path.write_text(f"{more}\n")
+    (tmp_path / "no.pem").write_text("no key\n")
+    (first,) = doctor.examined(doctor.checks(house.open_house(path, {}))[:1])
+    assert (first.name, first.finding.level) == ("configuration", Level.FAIL)
+    assert said in first.finding.words
+    assert first.finding.next
 
 
 def test_a_form_nobody_knows(tmp_path: Path) -> None:
