@@ -17,7 +17,7 @@ from manent_server.engine.logbook import Logbook
 from manent_server.engine.passage import Passage
 from manent_server.engine.prelude import Claim, Start, Verdict, begin
 from manent_server.engine.run import Asked, GivenBack, Parked, Run, wake
-from manent_server.engine.shop import Shop, Unwound
+from manent_server.engine.shop import Outrun, Shop, Unwound
 from manent_server.observability import log
 from manent_server.observability.trace import Note
 from manent_server.store import traces
@@ -137,9 +137,10 @@ class Journey:
         except GivenBack:
             run.logbook.abandon()
             self._shop.admit(deploy.environment)
-        except Unwound:
+        except Unwound as end:
             # The next owner writes from here on; what this run still holds may be stored first.
             self._leave(run)
+            self._count(end)
             raise
         except Exception as error:
             # Not a failed hook: the deploy stays live and the reconciler dispatches it anew.
@@ -167,6 +168,11 @@ class Journey:
         """End the dispatch of a deploy that waits; what it said is stored first."""
         run.logbook.close()
         self._shop.store.repeat(leave, stop=self._shop.lifeline.lost.is_set)
+
+    def _count(self, end: Unwound) -> None:
+        if isinstance(end, Outrun):
+            _log.warning("what would have been written is dropped: the deploy is another run's")
+            self._shop.metrics.stale_write()
 
     def _leave(self, run: Run) -> None:
         if run.control.is_disowned or run.shop.lifeline.lost.is_set():

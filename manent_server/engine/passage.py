@@ -19,7 +19,7 @@ from manent_server.engine.closing import Close, Ending
 from manent_server.engine.handout import is_current
 from manent_server.engine.preparation import prepare
 from manent_server.engine.run import LONG_WAIT, Asked, Parked, Run
-from manent_server.engine.shop import Unwound
+from manent_server.engine.shop import Unwound, too_late
 from manent_server.engine.stepper import CANCELLED, Outcome, Stepper
 from manent_server.store import deploys, facts, work
 from manent_server.store.transaction import Transaction
@@ -165,7 +165,7 @@ class Passage:
         deploy = self._run.deploy
         row = deploys.lock(tx, deploy.id)
         if row is None or not is_current(row, deploy):
-            raise Unwound(deploy.id)
+            raise too_late(row, deploy)
         before = work.read_step(tx, row.id, row.pass_number, step.name)
         if before is not None and before.started_at is None:
             work.update_step(
@@ -185,7 +185,7 @@ class Passage:
         if row is None or before is None or before.ended_at is not None:
             return
         if not is_current(row, deploy):
-            raise Unwound(deploy.id)
+            raise too_late(row, deploy)
         soaking.end(tx, row, before, soak=self._run.order.limits.soak)
 
     def _come_to(self, failure: Outcome | None) -> tuple[Passed, dict[str, Any] | None]:
@@ -257,7 +257,7 @@ class Passage:
         deploy = self._run.deploy
         row = deploys.lock(tx, deploy.id)
         if row is None or not is_current(row, deploy):
-            raise Unwound(deploy.id)
+            raise too_late(row, deploy)
         work.write_steps(tx, row, steps)
         deploys.update(tx, row.id, phase=Phase.ROLLING_BACK)
 

@@ -16,7 +16,7 @@ from manent_server.engine import past as pasts
 from manent_server.engine.handout import deadline_error, is_current
 from manent_server.engine.resolution import Resolved, Sources
 from manent_server.engine.run import LONG_WAIT, GivenBack, Parked, Run
-from manent_server.engine.shop import Unwound
+from manent_server.engine.shop import too_late
 from manent_server.engine.stepper import CANCELLED, Outcome
 from manent_server.sources.locations import ArtifactUnavailable
 from manent_server.store import deploys, work
@@ -126,7 +126,7 @@ def _record(
     row = deploys.lock(tx, run.deploy.id)
     if row is None or not is_current(row, run.deploy):
         # Given back by an earlier run of this transaction, perhaps.
-        raise Unwound(run.deploy.id)
+        raise too_late(row, run.deploy)
     if asking_again.ask_if_changed(tx, row, found):
         return None
     past = pasts.fix(tx, row, run.order)
@@ -152,7 +152,7 @@ def _fail(run: Run, error: Mapping[str, Any], *, is_retryable: bool = False) -> 
     def record(tx: Transaction) -> None:
         row = deploys.lock(tx, run.deploy.id)
         if row is None or not is_current(row, run.deploy):
-            raise Unwound(run.deploy.id)
+            raise too_late(row, run.deploy)
         step = work.read_step(tx, row.id, row.pass_number, PREPARE)
         if step is None or step.ended_at is not None:
             return

@@ -17,6 +17,7 @@ from manent_server.plugins.protocol import boottime
 from manent_server.plugins.runner import Runner
 from manent_server.sources.artifacts import Artifacts
 from manent_server.sources.secrets import Secrets
+from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store
 
 
@@ -25,6 +26,16 @@ class Unwound(BaseException):
 
     Outside `Exception`, so that nothing between takes it for a failed hook and rolls back.
     """
+
+
+class Outrun(Unwound):
+    """What this run would have written is dropped: the deploy has a newer epoch."""
+
+
+def too_late(row: Deploy | None, held: Deploy) -> Unwound:
+    """What ends a run that may write no more: it was given back, or another has it by now."""
+    is_others = row is not None and row.epoch != held.epoch
+    return Outrun(held.id) if is_others else Unwound(held.id)
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 
 from manent_server.domain.errors import Unavailable
 from manent_server.engine.journey import Journey
-from manent_server.engine.shop import Caps, Unwound
+from manent_server.engine.shop import Caps, Outrun, Unwound
 from manent_server.plugins import lockfile
 from manent_server.plugins.events import LogLine
 from manent_server.plugins.runner import HookEnd
@@ -145,6 +145,21 @@ def test_a_hook_that_ended_while_its_worker_drained_counts(core: Core, hand: Han
     other.run(deploy)
     assert other.runner.names() == ["verify:web"]
     assert_steps_were_kept(core, deploy)
+
+
+def test_what_comes_too_late_without_a_hook_is_dropped_and_counted(core: Core, hand: Hand):
+    """I2: another has the deploy while this worker waits for the soak to end."""
+    place(core, soak=timedelta(seconds=1))
+    deploy = core.submit()
+    trip = hand.begin(deploy)
+    for _ in range(100):
+        if core.deploy(deploy).phase == "soaking":
+            break
+        trip.thread.join(0.05)
+    core.set(deploy, epoch=core.deploy(deploy).epoch + 1, incarnation="another")
+    assert trip.join() is Outrun
+    assert core.deploy(deploy).state == "PENDING"
+    assert "manent_stale_writes_total 1.0" in hand.shop.metrics.render().decode()
 
 
 def test_a_drain_hands_back_what_only_waits(core: Core, hand: Hand):
