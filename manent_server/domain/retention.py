@@ -29,7 +29,7 @@ MEANING: Final = {
     Kept.LIVE: "it runs, is queued, or waits",
     Kept.CURRENT: "the inventory says that it is what runs on a target",
     Kept.RELEASES: "it is among the last keep_releases that succeeded in its place",
-    Kept.PREVIOUS: "it is what a rollback would go back to",
+    Kept.PREVIOUS: "it is what a rollback would go back to, or leads there",
     Kept.MARKED: "a lock, hold or veto in force came of it",
     Kept.GIVEN_UP: "it is the proof that a version still at hand was rolled back from there",
     Kept.AUTOMATION: "a schedule or an automatic promotion decides by it",

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from manent_server.domain import rollback as rollbacks
-from manent_server.domain.inventory import Knowledge
 from manent_server.domain.marks import Mark, Sort
 from manent_server.domain.retention import Kept, Policy
 from manent_server.domain.rollback import Good
@@ -100,7 +99,8 @@ def _hold_place(
     for deploy, _ in good:
         keeping.add(deploy, Kept.RELEASES)
     keeping.add(retention.highest_sequence(tx, place), Kept.SEQUENCE)
-    keeping.add(_previous(tx, place, seen), Kept.PREVIOUS)
+    for deploy in _previous(tx, place, seen):
+        keeping.add(deploy, Kept.PREVIOUS)
     _hold_given_up(tx, keeping, place, dict.fromkeys(version for _, version in good), seen)
 
 
@@ -120,31 +120,34 @@ def _hold_automation(tx: Transaction, keeping: Keeping, place: Place, seen: _See
         keeping.add(deploy, Kept.AUTOMATION)
 
 
-def _previous(tx: Transaction, place: Place, seen: _Seen) -> str | None:
-    """What `manent rollback` would go back to now; asked as it asks."""
+def _previous(tx: Transaction, place: Place, seen: _Seen) -> Iterable[str]:
+    """What `manent rollback` would go back to, asked as it asks, and the chain that leads there.
+
+    Without a link of the chain the next rollback would find nothing at its end.
+    """
     live = deploys.last_good(tx, *place)
     if live is None:
-        return None
+        return ()
     at = tx.now()
     vetoes = [
         mark
         for mark in seen.standing
         if mark.sort == Sort.VETO and mark.covers(*place) and mark.binds(at=at)
     ]
+    chain: list[str] = []
 
     def find(deploy: str) -> Good | None:
         row = deploys.read(tx, deploy)
+        if row is not None:
+            chain.append(row.id)
         return Good(row.id, row.version, row.replaces, row.rollback_to) if row else None
 
-    mine = [
-        row
-        for row in seen.stock
-        if (row.application, row.environment) == place and row.target in live.order_body["targets"]
-    ]
     target = rollbacks.target(
         Good(live.id, live.version, live.replaces, live.rollback_to),
-        is_intact=all(row.state == Knowledge.KNOWN and row.version == live.version for row in mine),
+        # Where a later deploy failed half-way it is what is live now, which stays anyway: what
+        # comes before that is wanted again as soon as the place has been repaired.
+        is_intact=True,
         find=find,
         is_banned=lambda version: any(mark.bans(version) for mark in vetoes),
     )
-    return target.id if target else None
+    return chain if target is not None else ()
