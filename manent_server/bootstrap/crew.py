@@ -1,5 +1,6 @@
 """The worker of a `serve` process, and what is counted there."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -23,9 +24,9 @@ from manent_server.recovery.start import Offer, Start
 from manent_server.recovery.watcher import Watcher
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
-from manent_server.store.installation_file import InstallationFile
+from manent_server.store.installation_file import Glance, InstallationFile
 from manent_server.store.patience import give_up_after
-from manent_server.store.transaction import Store
+from manent_server.store.transaction import REQUEST_PATIENCE, Store
 from manent_server.usecases import carry, census
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.guard import FENCE, Guard
@@ -152,6 +153,22 @@ def guard(house: House) -> Guard:
         InstallationFile(settings.worker.workdir.resolve()),
         name=settings.executor_id,
         fences=settings.restore_guard == FENCE,
+    )
+
+
+def glance(house: House) -> None:
+    """Look once, for a command on the database itself: no server may have looked at it yet.
+
+    Raises:
+        Unavailable: The database does not answer.
+    """
+    settings = house.settings
+    if settings.restore_guard != FENCE:
+        return
+    folder = Glance(settings.worker.workdir.resolve())
+    until = time.monotonic() + REQUEST_PATIENCE.total_seconds()
+    Guard(house.store, folder, name=settings.executor_id, fences=True).look(
+        lambda: time.monotonic() >= until
     )
 
 

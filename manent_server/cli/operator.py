@@ -121,9 +121,11 @@ class Operator:
         try:
             if not self._is_local:
                 return over_http(self._session())
-            from manent_server.bootstrap import house
+            from manent_server.bootstrap import crew, house
 
             self._opened = opened = house.open_house(self._path, self._environ)
+            # No server may have looked yet whether it went back in time.
+            crew.glance(opened)
             desk = prepare(opened) if prepare else opened.desk(dict).opened()
             return on_desk(desk, self._me())
         except Failure as failure:

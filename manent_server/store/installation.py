@@ -134,6 +134,12 @@ def _one(tables: Tables, *, is_locked: bool = False) -> sa.Select[Any]:
     return query.with_for_update(of=i) if is_locked else query
 
 
+def is_served(tx: Transaction) -> bool:
+    """Whether a server has numbered records here: before that it gave the database its row."""
+    number = tx.tables.audit_chain.c.number
+    return tx.connection.execute(sa.select(number).limit(1)).first() is not None
+
+
 def begin(tx: Transaction) -> None:
     """Give an empty database its id, unless it has one."""
     dialect = sqlite if tx.dialect == "sqlite" else postgresql

@@ -143,6 +143,37 @@ class InstallationFile:
             )
 
 
+class Glance:
+    """The file as a command reads it, and leaves it: its owner is the user the servers run as.
+
+    Args:
+        folder: Where it is.
+    """
+
+    is_failing = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def known(self, installation: str) -> Known | None:
+        """What is noted of an installation, also if that of another one stands there now."""
+        for name in (NAME, f"{NAME}-{installation}"):
+            path = self._folder / name
+            try:
+                found = _parse(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                continue
+            except (OSError, UnicodeDecodeError) as error:
+                _log.warning("%s cannot be read here: %s", path, error)
+                continue
+            if found is not None and found.installation == installation:
+                return found
+        return None
+
+    def note(self, known: Known) -> None:
+        """Nothing is kept."""
+
+
 def _parse(text: str) -> Known | None:
     try:
         found = json.loads(text)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from manent_server.domain import installation as rules
 from manent_server.domain.access import MANENT
+from manent_server.domain.errors import Unavailable
 from manent_server.domain.installation import Known
 from manent_server.store import installation as installations
 from manent_server.store import records
@@ -67,7 +68,7 @@ class Guard:
         """Look at the database; whether it is open.
 
         Raises:
-            Unavailable: `stop` said so before it answered.
+            Unavailable: `stop` said so before it answered, or only a part of it is there.
         """
         row = self._read(stop)
         known = self._remember(row)
@@ -108,6 +109,12 @@ class Guard:
             return row
 
         def begin(tx: Transaction) -> Installation | None:
+            if installations.is_served(tx):
+                # A dump is being read in, table by table: what comes last tells which it is.
+                raise Unavailable(
+                    "the database has no row of its installation, but a history",
+                    next="let the restore come to its end; then start again",
+                )
             installations.begin(tx)
             return installations.read(tx)
 

@@ -62,6 +62,15 @@ def dumped_in_between(rig: Rig) -> list[str]:
     return first
 
 
+def no_server_has_looked(rig: Rig) -> None:
+    """A command on the database itself looks first, and leaves the file to the servers' user."""
+    file = rig.folder / "work-w0" / "installation"
+    before = file.stat()
+    pruned = rig.server_cli(["admin", "prune", "--local", "--max-age", "1ms"])
+    assert (pruned.returncode, "went back in time" in pruned.stderr) == (5, True)
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 def what_is_known(rig: Rig, first: list[str]) -> None:
     """The list has what was live, with what the record says became of it, and what is lost."""
     found = rig.get("/admin/restore")
@@ -122,6 +131,7 @@ def test_the_restore_drill(shared: Rig) -> None:
     first = dumped_in_between(shared)
     assert shared.stop() == 0
     dumps.restore(shared)
+    no_server_has_looked(shared)
     shared.start(wait=False)
     assert "are missing; nothing begins" in fenced(shared)
     what_is_known(shared, first)

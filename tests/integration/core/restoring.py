@@ -41,6 +41,8 @@ def standing(core: Core) -> Installation:
 
 def head(core: Core) -> tuple[int, str]:
     """The last number of the record, after everything written was chained."""
+    with core.store.write() as tx:
+        installation.begin(tx)  # no server numbers anything before
     chain.chain(core.desk)
     with core.store.read() as tx:
         return audit.head(tx)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from manent_server.domain.errors import Conflict
+from manent_server.domain.errors import Conflict, Unavailable
 from manent_server.domain.installation import Known, least_epoch_of_deploys
 from manent_server.domain.marks import Sort
 from manent_server.engine import prelude
@@ -129,7 +129,6 @@ def test_who_remembers_nothing_takes_the_database_as_it_is(
 ) -> None:
     """B139: a process without the file, as a copy of the database for trying out has it."""
     core.submit()
-    head(core)
     assert guard(core, settled(core)).look()
     memory = Remembered()
     with caplog.at_level(logging.WARNING):
@@ -178,6 +177,20 @@ def test_a_new_database_is_no_restored_one(core: Core, tmp_path: Path) -> None:
     assert file.known(row.id) == Known(row.id, 1, row.number)
     # The right one is restored afterwards: what was put aside is known again.
     assert file.known("old") == Known("old", 3, 4711)
+
+
+def test_half_a_restored_database_is_no_new_one(core: Core) -> None:
+    """B139: a dump that is read in table by table under a server that starts again and again."""
+    memory = gone_back(core)
+    row = standing(core)
+    with core.store.write() as tx:
+        tx.connection.execute(tx.tables.installation.delete())
+    with pytest.raises(Unavailable, match="but a history"):
+        guard(core, memory).look()
+    with core.store.write() as tx:
+        installation.begin(tx)
+        installation.update(tx, id=row.id)
+    assert not guard(core, memory).look()
 
 
 def test_a_database_made_anew_under_a_process_ends_it(core: Core) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from manent_server.domain.installation import Known
-from manent_server.store.installation_file import InstallationFile
+from manent_server.store.installation_file import Glance, InstallationFile
 
 
 def test_it_is_never_lowered(tmp_path: Path) -> None:
@@ -50,3 +50,23 @@ def test_a_folder_that_cannot_be_used_is_said_once(
         file.note(Known("a", 1, 1))
     assert file.is_failing
     assert caplog.text.count("cannot be kept") == 1
+
+
+def test_a_command_reads_it_and_leaves_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """B139: it may be run by another user than the servers, who must be able to write it still."""
+    assert Glance(tmp_path / "nowhere").known("a") is None
+    assert not (tmp_path / "nowhere").exists()
+    file = InstallationFile(tmp_path)
+    file.note(Known("a", 1, 20))
+    file.note(Known("b", 1, 7))
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    glance = Glance(tmp_path)
+    glance.note(Known("b", 9, 9))
+    assert glance.known("a") == Known("a", 1, 20)
+    assert glance.known("b") == Known("b", 1, 7)
+    assert glance.known("c") is None
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    (tmp_path / "installation").unlink()
+    (tmp_path / "installation").mkdir()
+    assert glance.known("b") is None
+    assert "cannot be read here" in caplog.text
