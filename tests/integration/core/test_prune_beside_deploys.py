@@ -163,7 +163,7 @@ def test_a_prune_that_is_killed_hurts_no_deploy_and_the_next_one_goes_on(
     assert (old(core), old(core, "logs", "deploy")) == (DEPLOYS, DEPLOYS)
     with deploying(core) as took:
         first = Pruner(core, tmp_path)
-        half = DEPLOYS // 2
+        half = DEPLOYS * 2 // 3
         until(lambda: old(core) < half or not first.is_running(), what="half", longest=0.02)
         assert refused(core), first.last_words()
         first.kill()
