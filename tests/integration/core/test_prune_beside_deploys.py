@@ -111,7 +111,7 @@ def deploying(core: Core) -> Iterator[list[float]]:
     def work() -> None:
         try:
             # The pruner's process is one; this one must leave it the machine now and then.
-            while not stopped.wait(0.1):
+            while not stopped.wait(0.2):
                 began = time.monotonic()
                 performed(core, "mail", f"{len(took)}")
                 took.append(time.monotonic() - began)
