@@ -1,10 +1,12 @@
 """A listening HTTP server in a thread of its own."""
 
+import asyncio
 import errno
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +18,7 @@ from manent_server.api.wire import Wire
 from manent_server.domain.errors import ConfigurationError, StartRefused
 
 _START_SECONDS = 30.0
+_TICK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,32 @@ class Front:
     certificate: Path | None = None
     key: Path | None = None
     trusted_proxies: Sequence[str] = ()
+
+
+class _Quiet(uvicorn.Server):
+    """Wakes once a second, for the date in its answers, and when it is to end.
+
+    The library's own looks ten times a second whether it is to end: an idle process would do little
+    else.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._wake: Callable[[], object] = lambda: None
+
+    async def main_loop(self) -> None:
+        """Wait for the end; called by the library in its own loop."""
+        asked, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._wake = lambda: loop.call_soon_threadsafe(asked.set)
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asked.wait(), _TICK_SECONDS)
+
+    def end(self) -> None:
+        """Take no more requests; called by another thread."""
+        self.should_exit = True
+        with suppress(RuntimeError):  # it has ended by itself
+            self._wake()
 
 
 class Listener:
@@ -67,7 +96,7 @@ class Listener:
         self.host, self.port = self._socket.getsockname()[:2]
         self.url = f"{'https' if config.is_ssl else 'http'}://{_bracketed(self.host)}:{self.port}"
         self._config = config
-        self._server = uvicorn.Server(config)
+        self._server = _Quiet(config)
         self._thread = threading.Thread(target=self._run, name=f"http {key}", daemon=True)
 
     def start(self) -> None:
@@ -85,7 +114,7 @@ class Listener:
         """Take no more requests, let those that run finish, close what is left at the end."""
         self._app.state.closing.set()
         self._config.timeout_graceful_shutdown = max(1, round(timeout.total_seconds()))
-        self._server.should_exit = True
+        self._server.end()
         if self._thread.is_alive():
             self._thread.join(timeout.total_seconds() + 1)
         if self._thread.is_alive():

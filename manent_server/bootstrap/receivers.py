@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -20,31 +21,38 @@ from manent_server.settings.values import AuditSink
 from manent_server.usecases.chain import Chainer
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.hand_on import HandOn, Receiver
+from manent_server.worker.lookout import Lookout
 from manent_server.worker.loops import Job
 
 _EVERY: Final = timedelta(milliseconds=500)
+_records = attrgetter("records")
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: Settings, lookout: Lookout) -> list[Job]:
     """The chainer, and a job for each receiver: one that is dead keeps nobody else waiting.
+
+    Args:
+        settings: Of this process.
+        lookout: Says whether there is anything to do.
 
     Raises:
         ConfigurationError: The key that signs cannot be used.
     """
     seal = Seal(settings.audit.key) if settings.audit.key is not None else None
-    chainer = Job("audit", _EVERY, lambda desk: Chainer(desk, seal).round)
+    chainer = Job("audit", _EVERY, lambda desk: lookout.when(_records, Chainer(desk, seal).round))
     found: dict[str, Callable[[], Receiver]] = {
         name: partial(_stream, sink) for name, sink in settings.audit.sinks.items()
     }
     file = settings.audit.file
     if file is not None:
         found[FILE] = partial(_file, file, settings.audit.file_limit)
-    return [chainer, *(_job(name, make) for name, make in found.items())]
+    return [chainer, *(_job(name, make, lookout) for name, make in found.items())]
 
 
-def _job(name: str, make: Callable[[], Receiver]) -> Job:
+def _job(name: str, make: Callable[[], Receiver], lookout: Lookout) -> Job:
     def begin(desk: Desk) -> Callable[[], object]:
-        return HandOn(desk, name, make()).round
+        mine = HandOn(desk, name, make())
+        return lookout.when(lambda seen: not mine.has_all_to(seen.head), mine.round)
 
     # Sinks of notices may have the same names.
     return Job(f"outbox:audit:{name}", _EVERY, begin)

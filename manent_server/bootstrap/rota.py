@@ -12,6 +12,7 @@ from manent_server.usecases.desk import Desk
 from manent_server.usecases.examine import Rota
 from manent_server.worker import couriers, readers, resolving
 from manent_server.worker.jobs import WHILE_RETAINING, jobs
+from manent_server.worker.lookout import Lookout
 
 AT_ONCE = timedelta(0)
 
@@ -29,7 +30,8 @@ def rests(desk: Desk) -> Mapping[str, timedelta]:
     By the settings in force now: what a reload takes away nobody misses.
     """
     settings = desk.settings()
-    found = {job.name: job.every for job in jobs(settings, desk.metrics) if job.is_alone}
+    everyone = jobs(settings, desk.metrics, Lookout(desk.store))
+    found = {job.name: job.every for job in everyone if job.is_alone}
     found |= {"audit": AT_ONCE}
     found |= {f"outbox:audit:{name}": AT_ONCE for name in receivers.known(desk)}
     found |= {f"outbox:{sink.name}": couriers.EVERY for sink in sinks.known(desk)}

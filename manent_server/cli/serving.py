@@ -25,6 +25,7 @@ from manent_server.worker import resolving
 from manent_server.worker.crew import Crew
 from manent_server.worker.fleet import Fleet
 from manent_server.worker.jobs import jobs, retaining
+from manent_server.worker.lookout import Lookout
 from manent_server.worker.loops import Job, Loops
 from manent_server.worker.process import RESTART_ME, Switches
 from manent_server.worker.tally import Tally
@@ -55,7 +56,8 @@ class Service:
         self._probed = crews.probed(house, self._desk)
         self._spared = house.spared(self._desk)
         self._refusals = Refusals(house.store)
-        self._receivers = receivers.jobs(house.settings)
+        self._lookout = Lookout(house.store)
+        self._receivers = receivers.jobs(house.settings, self._lookout)
         self._tally = Tally(self._refusals)
         self._guard = crews.guard(house)
         crews.watch(house, self._spared)
@@ -139,7 +141,7 @@ class Service:
             self._spared,
             holder,
             [
-                *jobs(self._house.settings, self._house.metrics),
+                *jobs(self._house.settings, self._house.metrics, self._lookout),
                 *self._receivers,
                 *self._of_the_worker(),
             ],
@@ -161,7 +163,7 @@ class Service:
             return []
         shop = self._crew.shop
         return [
-            resolving.job(shop.artifacts.digest, shop.redactor),
+            resolving.job(shop.artifacts.digest, shop.redactor, self._lookout),
             *retaining(self._house.settings, shop.artifacts),
         ]
 

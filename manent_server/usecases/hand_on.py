@@ -68,6 +68,10 @@ class HandOn:
         self._next_at = 0.0
         self._is_failing = False
 
+    def has_all_to(self, number: int) -> bool:
+        """Whether the receiver has the record up to a number for good, as far as known here."""
+        return not self._given and not self._is_failing and self._acknowledged == number
+
     def round(self) -> None:
         """Hand on what is there; whatever is wrong with the receiver is nobody else's matter."""
         if self._clock() < self._next_at:

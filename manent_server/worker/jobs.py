@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 
 from manent_server.engine.identity import identify
 from manent_server.observability.metrics import Metrics
@@ -17,6 +18,7 @@ from manent_server.usecases import executors, fire, publish, wake
 from manent_server.usecases.auto_promote import AutoPromotion
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.survey import Survey
+from manent_server.worker.lookout import Lookout
 from manent_server.worker.loops import Job
 
 _AT_ONCE = timedelta(milliseconds=300)
@@ -25,6 +27,9 @@ _PROMOTION = timedelta(seconds=2)
 _DISPOSAL = timedelta(minutes=1)
 _MINUTE = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
+_events = attrgetter("events")
+_wakes = attrgetter("wakes")
+_schedules = attrgetter("schedules")
 WHILE_RETAINING = _MINUTE
 """How often it is looked whether a prune is due."""
 
@@ -43,17 +48,17 @@ def retaining(settings: Settings, artifacts: Artifacts) -> list[Job]:
     ]
 
 
-def jobs(settings: Settings, metrics: Metrics) -> list[Job]:
+def jobs(settings: Settings, metrics: Metrics, lookout: Lookout) -> list[Job]:
     """Every job of every process, by the name of its lease."""
-    often = min(settings.recovery.heartbeat_interval, timedelta(seconds=5))
+    often, when = min(settings.recovery.heartbeat_interval, timedelta(seconds=5)), lookout.when
     return [
         Job("admission", _SOON, lambda desk: Survey(desk).round),
-        Job("wake", _SOON, lambda desk: partial(wake.wake_due, desk)),
+        Job("wake", _SOON, lambda desk: when(_wakes, partial(wake.wake_due, desk))),
         Job("promotion", _PROMOTION, lambda desk: AutoPromotion(desk).round),
-        Job("schedules", _SOON, lambda desk: partial(fire.fire_due, desk)),
+        Job("schedules", _SOON, lambda desk: when(_schedules, partial(fire.fire_due, desk))),
         Job("reconciler", often, partial(_reconcile, settings, metrics)),
         Job("disposal", _DISPOSAL, lambda desk: Disposal(desk).round),
-        Job("outbox", _AT_ONCE, lambda desk: partial(publish.publish, desk)),
+        Job("outbox", _AT_ONCE, lambda desk: when(_events, partial(publish.publish, desk))),
         Job("events", _HOURLY, lambda desk: partial(publish.forget, desk)),
         Job("chats", _MINUTE, lambda desk: partial(forget_seen, desk)),
         Job("keys", _HOURLY, lambda desk: partial(forget_keys, desk)),

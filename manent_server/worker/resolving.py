@@ -24,6 +24,7 @@ from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
 from manent_server.store.workers import LeaseLost
 from manent_server.usecases.desk import Desk
+from manent_server.worker.lookout import Lookout
 from manent_server.worker.loops import Job
 
 LEASE = "resolving"
@@ -35,14 +36,20 @@ _SHORTEST, _LONGEST = timedelta(seconds=2), timedelta(minutes=1)
 _GATE = "gate"
 
 
-def job(digest: Digest, redactor: Redactor) -> Job:
+def job(digest: Digest, redactor: Redactor, lookout: Lookout) -> Job:
     """The loop of every worker process.
 
     Args:
         digest: Finds the digest of an artifact.
         redactor: Takes secrets out of what is told of failures.
+        lookout: Says whether something waits for it.
     """
-    return Job(LEASE, EVERY, lambda desk: Resolving(desk, digest, redactor).round)
+
+    def make(desk: Desk) -> Callable[[], object]:
+        mine = Resolving(desk, digest, redactor)
+        return lookout.when(lambda seen: seen.unresolved or mine.is_fetching, mine.round)
+
+    return Job(LEASE, EVERY, make)
 
 
 class Resolving:
@@ -54,6 +61,11 @@ class Resolving:
         self._redactor = redactor
         self._fetching: dict[str, tuple[Deploy, Future[Resolved]]] = {}
         self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether something is on its way here."""
+        return bool(self._fetching)
 
     def round(self) -> int:
         """Ask about what is found out, begin with what is due; how many were asked about."""

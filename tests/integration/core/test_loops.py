@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import NoReturn
 
 import pytest
 import sqlalchemy as sa
 
+from manent_server.domain.errors import Unavailable
 from manent_server.observability.metrics import Metrics
-from manent_server.store import workers
+from manent_server.store import records, workers
+from manent_server.store.audit import Deed
 from manent_server.store.workers import Lease, LeaseLost
+from manent_server.usecases import chain, publish
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.tenure import Vigil, take_watched
 from manent_server.worker.jobs import jobs
+from manent_server.worker.lookout import Lookout
 from manent_server.worker.loops import Job, Loop
 from tests.rig.core import Core, long_ago
 
@@ -140,6 +145,61 @@ def test_admission_of_a_loop_is_a_batch_of_it(core: Core):
     assert lost == ["lost"]
 
 
+def test_one_look_serves_the_loops_that_ask_a_moment_later(core: Core):
+    chain.chain(core.desk)
+    now = [100.0]
+    lookout = Lookout(core.store, clock=lambda: now[0])
+    done: list[str] = []
+    look = lookout.when(lambda seen: seen.records, lambda: done.append("chained"))
+    first = lookout.look()
+    with core.store.write() as tx:
+        records.write_audit(tx, Deed("ann", "token.created"), at=tx.now())
+    now[0] += 0.24
+    look()
+    assert lookout.look() is first
+    assert done == []
+    now[0] += 0.01
+    look()
+    assert lookout.look() is not first
+    assert done == ["chained"]
+
+
+def test_whoever_gets_no_answer_is_not_given_an_old_one(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+):
+    now = [100.0]
+    lookout = Lookout(core.store, clock=lambda: now[0])
+    lookout.look()
+    now[0] += 1
+    with monkeypatch.context() as patch:
+        patch.setattr(core.store, "read", _away)
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                lookout.look()
+    assert lookout.look().schedules is False
+
+
+def _away() -> NoReturn:
+    raise Unavailable("away", next="wait")
+
+
+def test_a_look_sees_what_each_loop_finds(core: Core):
+    core.worker()
+    due = core.submit()
+    seen = Lookout(core.store).look()
+    assert (seen.events, seen.records, seen.wakes, seen.schedules) == (True, True, False, False)
+    with core.store.write() as tx:
+        records.wake(tx, due, tx.now() + timedelta(minutes=1), "gate")
+    publish.publish(core.desk)
+    chain.chain(core.desk)
+    after = Lookout(core.store).look()
+    assert (after.events, after.records, after.wakes) == (False, False, False)
+    assert after.head == len(core.rows("audit_chain")) > 0
+    with core.store.write() as tx:
+        records.wake(tx, due, long_ago(), "gate")
+    assert Lookout(core.store).look().wakes
+
+
 def test_a_long_round_prolongs_its_lease(core: Core, monkeypatch: pytest.MonkeyPatch):
     job = Job("wake", timedelta(seconds=1), lambda desk: lambda: write(desk))
     made = Loop(core.desk, "a", job, lasts=LASTS)
@@ -172,6 +232,6 @@ def test_nobody_takes_the_lease_from_under_a_batch(postgres_core: Core):
 
 def test_every_job_asks_for_its_lease(core: Core):
     """One round of each, held and then lost: what writes is stopped."""
-    for job in jobs(core.settings, Metrics()):
+    for job in jobs(core.settings, Metrics(), Lookout(core.store)):
         Loop(core.desk, "a", job, lasts=LASTS).round()
     assert {"admission", "wake", "reconciler", "disposal", "keys"} <= leases(core)
