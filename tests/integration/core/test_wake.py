@@ -11,6 +11,7 @@ from manent_server.store import deploys, records
 from manent_server.usecases import mark, wake
 from manent_server.usecases.requests import IdempotencyKey, MarkRequest
 from manent_server.worker import jobs
+from manent_server.worker.lookout import Lookout
 from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, VIEWER, Core, long_ago
 
@@ -84,7 +85,7 @@ def test_a_round_of_admission_covers_what_an_event_left(core: Core):
 
 
 def test_the_jobs_of_a_process_have_names_of_their_own(core: Core):
-    found = jobs.jobs(core.desk.settings(), Metrics())
+    found = jobs.jobs(core.desk.settings(), Metrics(), Lookout(core.store))
     assert len({job.name for job in found}) == len(found)
     core.worker()
     core.submit()
