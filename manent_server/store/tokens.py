@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from manent_server.domain.access import PERSON, Kind
 from manent_server.store.tables import Tables
-from manent_server.store.transaction import Transaction
+from manent_server.store.transaction import Transaction, clock
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,24 @@ def read(tx: Transaction, token: str) -> Token | None:
     return Token(*tuple(row)) if row else None
 
 
-def by_hash(tx: Transaction, digest: str, *, at: datetime) -> Token | None:
-    """The token with that digest, if it is in force."""
-    row = tx.connection.execute(_by_hash(tx.tables), {"digest": digest, "at": at}).one_or_none()
-    return Token(*tuple(row)) if row else None
+def by_hash(tx: Transaction, digest: str) -> Token | None:
+    """The token with that digest, if it is in force; the clock comes with it."""
+    query = _by_hash(tx.tables, tx.dialect)
+    row = tx.connection.execute(query, {"digest": digest}).one_or_none()
+    if row is None:
+        return None
+    *values, at = row
+    if at is not None:
+        tx.heard(at)
+    found = Token(*values)
+    return found if found.expires_at is None or found.expires_at > tx.now() else None
 
 
 @cache
-def _by_hash(tables: Tables) -> sa.Select[Any]:
+def _by_hash(tables: Tables, dialect: str) -> sa.Select[Any]:
     t = tables.tokens
-    return _select(tables).where(
-        t.c.hash == sa.bindparam("digest"),
-        t.c.revoked_at.is_(None),
-        sa.or_(t.c.expires_at.is_(None), t.c.expires_at > sa.bindparam("at")),
-    )
+    is_it = t.c.hash == sa.bindparam("digest"), t.c.revoked_at.is_(None)
+    return _select(tables).add_columns(clock(dialect)).where(*is_it)
 
 
 def ended(tx: Transaction, digest: str) -> Token | None:

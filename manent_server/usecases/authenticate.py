@@ -55,10 +55,10 @@ def _by_session(desk: Desk, text: str, visit: Visit) -> Caller | None:
 
 def _by_token(desk: Desk, text: str, visit: Visit) -> Caller | None:
     with desk.store.read() as tx:
+        row = tokens.by_hash(tx, digest(text))
+        if row is None:
+            return None
         at = tx.now()
-        row = tokens.by_hash(tx, digest(text), at=at)
-    if row is None:
-        return None
     found = of_token(row, desk.settings().access, visit)
     if row.last_used_at is None or at - row.last_used_at >= USED_EVERY:
         _note_use(desk, found)

@@ -7,7 +7,7 @@ from typing import Any
 
 from manent_server.domain import gates, names
 from manent_server.domain.access import Scope
-from manent_server.domain.deploy import Outcome, State
+from manent_server.domain.deploy import Outcome, Phase, State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.gates import Facts
 from manent_server.domain.liveness import is_lost
@@ -118,7 +118,7 @@ def _shown(tx: Transaction, desk: Desk, row: Deploy) -> dict[str, Any]:
 
 def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict[str, Any]]:
     """Deploys with what stands in other rows, each asked for once."""
-    queued = {row.environment for row in rows if row.state == State.ENQUEUED}
+    queued = {row.environment for row in rows if _has_place_in_queue(row)}
     positions: dict[str, int] = {}
     for environment in queued:
         ids = finding.queued(tx, environment)
@@ -145,6 +145,11 @@ def _all_shown(tx: Transaction, desk: Desk, rows: Sequence[Deploy]) -> list[dict
         }
         for row in rows
     ]
+
+
+def _has_place_in_queue(row: Deploy) -> bool:
+    """Whether it may have one: what is dispatched has left the queue."""
+    return row.state == State.ENQUEUED and row.phase != Phase.DISPATCHED
 
 
 def _schedule(asked: tuple[str, datetime] | None) -> dict[str, Any] | None:
