@@ -56,7 +56,7 @@ class Service:
         self._probed = crews.probed(house, self._desk)
         self._spared = house.spared(self._desk)
         self._refusals = Refusals(house.store)
-        self._lookout = Lookout(house.store)
+        self._lookout = Lookout(self._spared.store)
         self._receivers = receivers.jobs(house.settings, self._lookout)
         self._tally = Tally(self._refusals)
         self._guard = crews.guard(house)

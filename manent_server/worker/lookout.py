@@ -29,22 +29,23 @@ class Lookout:
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: Glance | None = None
-        self._until = 0.0
+        self._asked_at = 0.0
 
     def look(self) -> Glance:
-        """What there is to do, as seen at most a moment ago.
+        """What there is to do, as seen at most a moment before this was called.
 
         Raises:
             Unavailable: The database does not answer.
         """
+        # Where answers are late, those who waited for one together share the next one too.
+        came_at = self._clock()
         with self._lock:
-            began = self._clock()
-            if self._seen is None or began >= self._until:
+            if self._seen is None or self._asked_at <= came_at - _FRESH:
                 self._seen = None
+                # From before the question: an answer is no younger than that.
+                self._asked_at = self._clock()
                 with self._store.read() as tx:
                     self._seen = glance(tx)
-                # Counted from before the question: an answer is no younger than that.
-                self._until = began + _FRESH
             return self._seen
 
     def when(

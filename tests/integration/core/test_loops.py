@@ -1,6 +1,9 @@
 """Leased loops: every batch of a holder asks whether the lease is still its own."""
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import NoReturn
 
@@ -11,6 +14,7 @@ from manent_server.domain.errors import Unavailable
 from manent_server.observability.metrics import Metrics
 from manent_server.store import records, workers
 from manent_server.store.audit import Deed
+from manent_server.store.transaction import Transaction
 from manent_server.store.workers import Lease, LeaseLost
 from manent_server.usecases import chain, publish
 from manent_server.usecases.desk import Desk
@@ -158,7 +162,7 @@ def test_one_look_serves_the_loops_that_ask_a_moment_later(core: Core):
     look()
     assert lookout.look() is first
     assert done == []
-    now[0] += 0.01
+    now[0] += 0.02
     look()
     assert lookout.look() is not first
     assert done == ["chained"]
@@ -177,6 +181,31 @@ def test_whoever_gets_no_answer_is_not_given_an_old_one(
             with pytest.raises(Unavailable):
                 lookout.look()
     assert lookout.look().schedules is False
+
+
+def test_where_answers_are_late_they_are_shared_by_all_who_wait(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+):
+    now, reads = [100.0], []
+    asked, answered = threading.Event(), threading.Event()
+    read = core.store.read
+
+    def late() -> AbstractContextManager[Transaction]:
+        reads.append(now[0])
+        asked.set()
+        assert answered.wait(10)
+        return read()
+
+    monkeypatch.setattr(core.store, "read", late)
+    lookout = Lookout(core.store, clock=lambda: now[0])
+    with ThreadPoolExecutor() as pool:
+        looks = [pool.submit(lookout.look)]
+        assert asked.wait(10)
+        now[0] += 1
+        looks += [pool.submit(lookout.look) for _ in range(4)]
+        answered.set()
+    assert all(look.result() for look in looks)
+    assert reads == [100.0, 101.0]
 
 
 def _away() -> NoReturn:
