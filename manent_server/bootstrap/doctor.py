@@ -21,6 +21,7 @@ from manent_server.settings.access import unmatched
 from manent_server.store import examination, migrate
 from manent_server.store.pooler import refuse_transaction_pooler
 from manent_server.usecases import examine
+from manent_server.worker.lookout import Lookout
 
 PATIENCE: Final = timedelta(seconds=10)
 """How long one check may take."""
@@ -142,7 +143,7 @@ def configuration(house: House) -> Finding:
     Raises:
         ConfigurationError: A key, a certificate or the secret of a chat cannot be used.
     """
-    receivers.jobs(house.settings)
+    receivers.jobs(house.settings, Lookout(house.store))
     house.chats.demand(house.settings)
     machine.demand_certificate(house.settings)
     odd = list(unmatched(house.settings.access))
