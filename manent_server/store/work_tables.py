@@ -171,5 +171,6 @@ def people(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
             "deploy", sa.Text, name.key("id", "deploys", on_delete="SET NULL"), nullable=True
         ),
         index(name, "marks_in_force", ["lifted_at", "expires_at"]),
+        index(name, "marks_deploy", ["deploy"]),
     ]
     return {**table(meta, name, "marks", *marks)}

@@ -388,6 +388,7 @@ def _marks(name: Naming, create: Create) -> None:
         flag("automatic"),
         refers("deploy", name.key("id", "deploys", on_delete="SET NULL"), null=True),
         sa.Index(name.index("marks_in_force"), "lifted_at", "expires_at"),
+        sa.Index(name.index("marks_deploy"), "deploy"),
     )
 
 
