@@ -5,13 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 
 from manent_server.api import registry
-from manent_server.api.bodies import PruneBody, RecoverBody
+from manent_server.api.bodies import PruneBody, RecoverBody, ReloadBody
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.domain.access import ADMINISTER, READ
 from manent_server.usecases.requests import PruneRequest, RecoverRequest
 
 router = APIRouter(prefix=f"{PREFIX}/admin", route_class=Route, tags=["admin"])
+_PLAINLY = ReloadBody()
 Executor = Annotated[str, Path(description="Id of an executor.", examples=["manent-worker-1"])]
 
 
@@ -50,6 +51,22 @@ def prune(body: PruneBody, asked: Asked, key: Key) -> Any:
         explain=body.explain,
     )
     return asked.calls.prune(asked.desk, request, caller=asked.caller, key=key)
+
+
+@router.post(
+    "/reload",
+    response_model=registry.Reload,
+    response_model_exclude_none=True,
+    openapi_extra=needs(ADMINISTER, while_fenced=True),
+)
+def reload(asked: Asked, key: Key, body: ReloadBody = _PLAINLY) -> Any:
+    """Let every process take up its files anew, within a few seconds.
+
+    The process that answers looks at its own files first: 422 with their faults, or 409 with the
+    live deploys that need what would go, and nobody is asked. Each process reads its own files;
+    one whose files have faults goes on with what it had.
+    """
+    return asked.calls.reload(asked.desk, body.reason, caller=asked.caller, key=key)
 
 
 @router.delete(

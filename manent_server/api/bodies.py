@@ -242,6 +242,12 @@ class PruneBody(Body):
     explain: bool = Field(default=False, description="Name the old deploys that stay, and why.")
 
 
+class ReloadBody(Body):
+    """Ask every process for a reload."""
+
+    reason: Reason | None = None
+
+
 class ResendBody(Body):
     """Tell a sink again."""
 

@@ -19,6 +19,7 @@ from manent_server.usecases import (
     promote,
     recover,
     regate,
+    reload,
     review,
     roll_back,
     skip_wait,
@@ -117,4 +118,5 @@ class Calls:
     end_session: Call = signing_in.end
     newest_end: Call = signing_in.newest_end
     prune: Call = pruning.prune
+    reload: Call = reload.reload
     ready: Call = health.ready

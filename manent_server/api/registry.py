@@ -89,3 +89,20 @@ class Forgotten(Shape):
 
     id: str
     forgotten: bool
+
+
+class Reload(Shape):
+    """What every process was asked to take up, as the files of the answering one have it.
+
+    `reload` counts how often that was asked. `changed` and `configuration`, the digest that
+    workers with the same files show then, are missing where the command line was asked `--local`.
+    """
+
+    reload: int
+    file: str
+    changed: list[str] | None = None
+    needs_restart: list[str]
+    going: list[str]
+    configuration: str | None = None
+    takes_effect: str
+    reason: str | None = None

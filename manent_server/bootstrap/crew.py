@@ -101,6 +101,7 @@ def build(house: House, on_lost: Callable[[], None], *, version: str) -> Crew:
             watch,
             every=settings.recovery.heartbeat_interval,
             on_lost=on_lost,
+            configuration=lambda: house.settings.digest,
         ),
         watcher=Watcher(house.desk(dict), identity.executor),
         runtime=Runtime(house.engines, identity, pools, Journey(shop, watch)),
@@ -194,10 +195,12 @@ def probed(house: House, desk: Desk) -> Desk:
     return replace(desk, store=desk.store.through(engines))
 
 
-def sentry(house: House, guard: Guard, on_changed: Callable[[str], None]) -> Sentry:
+def sentry(
+    house: House, guard: Guard, on_changed: Callable[[str], None], on_reload: Callable[[], None]
+) -> Sentry:
     """Who looks, while the process lives, whether the database is still the same."""
     every = min(house.settings.recovery.heartbeat_interval, _LOOK)
-    return Sentry(guard, every=every, on_changed=on_changed)
+    return Sentry(guard, every=every, on_changed=on_changed, on_reload=on_reload)
 
 
 def couriers(house: House, desk: Desk, holder: str) -> Sequence[Fleet]:

@@ -19,7 +19,7 @@ from manent_server.observability.trace import Tracer
 from manent_server.plugins import host as hosts
 from manent_server.plugins.host import Host
 from manent_server.settings import Settings, fill
-from manent_server.settings.reload import reload
+from manent_server.settings.reload import changed, is_outdated, reload
 from manent_server.sources import secrets
 from manent_server.sources.secrets import Secrets
 from manent_server.store.engine import Engines, connect
@@ -29,6 +29,7 @@ from manent_server.usecases import policy, sinks
 from manent_server.usecases.admit import Admission
 from manent_server.usecases.chats import Chats
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.prospect import Prospect
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +127,7 @@ class House:
             settings=lambda: self.settings,
             report=report,
             metrics=self.metrics,
+            prospect=self.prospect,
             observer=observer,
         )
 
@@ -133,6 +135,35 @@ class House:
         """The same desk for loops and the like: half of the connections are left to others."""
         store = desk.store.sparing(max(1, self.settings.database.pool // 2))
         return replace(desk, store=store, admission=desk.admission.under(store))
+
+    def prospect(self) -> Prospect:
+        """What a reload would come to; nothing is changed.
+
+        Raises:
+            ManentError: It would be refused.
+        """
+        fresh, _ = read(self.settings.path, self.environ)
+        new, waiting = reload(self.settings, fresh)
+        self.chats.demand(new)
+        with self.store.read() as tx:
+            going = policy.demand_may_go(tx, self.settings, new)
+        return Prospect(new, waiting, going, changed(self.settings, new))
+
+    def own_prospect(self) -> Prospect:
+        """The same of a process that serves nothing and has just read its files.
+
+        Secrets of chats are asked for where they are used: they need not be known here.
+
+        Raises:
+            ManentError: No process may take that up.
+        """
+        with self.store.read() as tx:
+            going = policy.demand_may_go(tx, None, self.settings)
+        return Prospect(self.settings, (), going)
+
+    def is_outdated(self) -> bool:
+        """Whether the files were changed since they were read."""
+        return is_outdated(self.settings, environ=self.environ)
 
     def reload(self, stop: Callable[[], bool] = never) -> None:
         """Take up what a reload may; a bad file changes nothing, and no failure ends the process.
@@ -151,16 +182,13 @@ class House:
             _log.exception("reload failed")
 
     def _reload(self, stop: Callable[[], bool]) -> None:
-        fresh, _ = read(self.settings.path, self.environ)
-        new, waiting = reload(self.settings, fresh)
-        self.chats.demand(new)
-        with self.store.read() as tx:
-            going = policy.demand_may_go(tx, self.settings, new)
+        found = self.prospect()
+        new = found.settings
         policy.write(self.store, new, release=build(), by=new.executor_id, stop=stop)
         self.settings = new
-        for need in going:
+        for need in found.going:
             _log.warning("%s, which goes; it ends as it was accepted", need.words)
-        for key in waiting:
+        for key in found.waiting:
             _log.warning("%s has changed and needs a restart", key)
         self._tell_of_reload(stop)
         _log.info("reloaded %s", new.path)

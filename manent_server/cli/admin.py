@@ -107,6 +107,22 @@ def recover(  # noqa: PLR0913 - one parameter for each option
     _operator(config, local=local).recover(body)
 
 
+@app.command()
+def reload(
+    config: Config = None,
+    *,
+    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="json.")] = "json",
+    local: Local = False,
+) -> None:
+    """Let every serve process take up its files anew, as SIGHUP does for one.
+
+    The files of the server that is asked (with --local: of this machine) are looked at first: if
+    they have faults, these are told and nothing changes anywhere.
+    """
+    _operator(config, local=local).reload(reason, output)
+
+
 Deploys = Annotated[list[str] | None, typer.Argument(help="Ids, as restore list shows them.")]
 All = Annotated[bool, typer.Option("--all", help="All of which nothing has been decided.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first.")]

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,26 @@ class Operator:
             return session.client.post("/admin/prune", given, key=key, timeout=_LONG)
 
         show(self.asked(over_http, on_desk))
+
+    def reload(self, reason: str | None, form: str) -> None:
+        """Ask every process for a reload, and say what comes of it."""
+        if form != "json":
+            raise ConfigurationError(f"--output {form} is no form", next="json")
+
+        def on_desk(desk: "Desk", caller: Caller) -> Any:
+            from manent_server.usecases import reload
+
+            return reload.reload(desk, self.told(reason), caller=caller)
+
+        given = {"reason": reason} if reason else {}
+        show(
+            self.asked(
+                lambda session: ask(session, "/admin/reload", given),
+                on_desk,
+                # Nothing begins by it: also while the database is fenced.
+                prepare=lambda house: replace(house.desk(dict), prospect=house.own_prospect),
+            )
+        )
 
     def asked(
         self,

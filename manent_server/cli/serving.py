@@ -126,7 +126,8 @@ class Service:
             if self._switches.is_ended:
                 return 0
             raise
-        sentry = crews.sentry(self._house, self._guard, self._switches.lose)
+        switches = self._switches
+        sentry = crews.sentry(self._house, self._guard, switches.lose, switches.ask_reload)
         sentry.start()
         if self._runs is not None:
             crew = crews.build(self._house, self._switches.lose, version=self._runs)
@@ -176,6 +177,9 @@ class Service:
 
         migrate.migrate(house.engines, library=library(), stop=is_ended)
         self._guard.look(is_ended)
+        if house.is_outdated():
+            # A reload that was asked for before this look is not seen to be one.
+            self._switches.ask_reload()
         settings = house.settings
         policy.write(house.store, settings, release=build(), by=settings.executor_id, stop=is_ended)
 

@@ -29,9 +29,10 @@ class Heartbeat:
         watch: What it runs.
         every: Between two beats.
         on_lost: Told once the row is another's.
+        configuration: The digest of what is in force here.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whose it is, and whom it asks and tells
         self,
         store: Store,
         shop: Shop,
@@ -39,12 +40,14 @@ class Heartbeat:
         *,
         every: timedelta,
         on_lost: Callable[[], None],
+        configuration: Callable[[], str],
     ) -> None:
         self._store = store
         self._shop = shop
         self._watch = watch
         self._every = every
         self._on_lost = on_lost
+        self._configuration = configuration
         self._stopped = threading.Event()
         self._is_silent = False
         self._is_told = False
@@ -73,6 +76,7 @@ class Heartbeat:
             running=self._watch.running(),
             attempts=sorted(shop.runner.running()),
             lease=shop.lease,
+            configuration=self._configuration(),
         )
         sent = boottime()
         with self._store.write() as tx:

@@ -117,6 +117,7 @@ def _sentence(key: Key) -> str:
 def _reload() -> str:
     kept = ", ".join(f"`{name}`" for name in RELOADED)
     return (
-        f"SIGHUP takes up {kept}.\nEvery other key needs a restart, and the log says so. A file "
-        "with an error changes nothing.\n"
+        f"SIGHUP in one process, or `manent-server admin reload` in every one, takes up {kept}.\n"
+        "Every other key needs a restart, and the log says so. A file with an error changes "
+        "nothing.\n"
     )

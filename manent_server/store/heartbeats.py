@@ -25,6 +25,7 @@ class Beat:
         running: The deploys it runs.
         attempts: The attempts whose guard it has.
         lease: How long they may go on from now; None for no end.
+        configuration: The digest of what it runs with; a reload changes it.
     """
 
     executor: str
@@ -32,6 +33,7 @@ class Beat:
     running: Sequence[str]
     attempts: Sequence[str]
     lease: timedelta | None
+    configuration: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,12 @@ def _beat_sqlite(tx: Transaction, said: Beat) -> Answer | None:
     """The transaction holds the lock of the whole database: nobody holds a row."""
     at = tx.now()
     if not workers.update(
-        tx, said.executor, said.incarnation, heartbeat_at=at, running=list(said.running)
+        tx,
+        said.executor,
+        said.incarnation,
+        heartbeat_at=at,
+        running=list(said.running),
+        configuration=said.configuration,
     ):
         return None
     a = tx.tables.attempts
@@ -79,6 +86,7 @@ def _beat_postgres(tx: Transaction, said: Beat) -> Answer | None:
             "its_deploys": list(said.running),
             "its_attempts": list(said.attempts),
             "its_lease": said.lease,
+            "its_configuration": said.configuration,
         },
     ).all()
     if not rows:
@@ -117,6 +125,7 @@ def _statement(tables: Tables) -> sa.Select[Any]:
         .values(
             heartbeat_at=sa.func.clock_timestamp(),
             running=given("its_deploys", type_=e.c.running.type),
+            configuration=given("its_configuration", type_=e.c.configuration.type),
         )
         .returning(e.c.id)
         .cte("beat")

@@ -28,6 +28,7 @@ class Installation:
     id: str
     epoch: int
     began: int
+    reload_asked: int
     fenced_at: datetime | None
     fenced_by: str | None
     restored_epoch: int | None
@@ -149,6 +150,7 @@ def begin(tx: Transaction) -> None:
         "epoch": 1,
         "began": 0,
         "created_at": tx.now(),
+        "reload_asked": 0,
     }
     insert = dialect.insert(tx.tables.installation).values(**values)
     tx.connection.execute(insert.on_conflict_do_nothing())

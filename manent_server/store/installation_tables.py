@@ -14,6 +14,8 @@ def installation(meta: sa.MetaData, name: Naming) -> dict[str, sa.Table]:
         # The number of the audit after which the epoch began.
         count("began"),
         at("created_at", null=False),
+        # How often every process was asked to take up its files anew.
+        count("reload_asked"),
         # From here on: why nothing may begin; null while everything may.
         at("fenced_at"),
         text("fenced_by", null=True),

@@ -17,6 +17,7 @@ from manent_server.store import finding, installation
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Store, Transaction
 from manent_server.usecases.admit import Admission
+from manent_server.usecases.prospect import Prospect
 
 STARTING = "starting"
 """The reason a process gives until its tables are ready."""
@@ -28,8 +29,8 @@ class Desk:
 
     `settings` gives the policy this process read last; `report` names what this process
     itself does (`draining`, `running`, `reasons`) for readiness. What lies outside of `sight`
-    does not exist for whoever works at this desk. `observer` asks targets while nothing may begin,
-    where this process runs hooks.
+    does not exist for whoever works at this desk. `prospect` reads the files anew, and changes
+    nothing. `observer` asks targets while nothing may begin, where this process runs hooks.
     """
 
     store: Store
@@ -39,6 +40,7 @@ class Desk:
     settings: Callable[[], Settings]
     report: Callable[[], Mapping[str, Any]]
     metrics: Metrics
+    prospect: Callable[[], Prospect]
     sight: Scope = ALL
     issuers: Issuers = field(default_factory=Issuers)
     observer: Observer | None = None

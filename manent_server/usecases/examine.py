@@ -118,12 +118,12 @@ def configuration(desk: Desk) -> Finding:
     if other:
         return checkup.warn(
             f"{', '.join(other)} have another configuration than {settings.path}",
-            "give every process the same files, then: restart them or send SIGHUP",
+            "give every process the same files, then: manent-server admin reload, or restart them",
         )
     if current is not None and current.digest != policy.digest(settings):
         return checkup.warn(
             f"the policy in force is not that of {settings.path} (written by {current.written_by})",
-            "send SIGHUP to a server that has the right files",
+            "where a server has the right files: manent-server admin reload",
         )
     return checkup.good("every live worker has this configuration")
 
@@ -216,7 +216,7 @@ def told(desk: Desk) -> Finding:
     findings = [
         checkup.fail(
             f"{name} is turned off: {off[name].reason}",
-            "see to the receiver, then reload the configuration (SIGHUP)",
+            "see to the receiver, then: manent-server admin reload",
         )
         for name in sorted(off.keys() & {one.sink for one in untold})
     ]

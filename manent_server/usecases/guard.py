@@ -60,6 +60,7 @@ class Guard:
         self._name = name
         self.fences = fences
         self._known: Known | None = None
+        self._reload_asked: int | None = None
         self._is_told = False
         self.fence: str | None = None
         self.notes: list[str] = []
@@ -71,6 +72,8 @@ class Guard:
             Unavailable: `stop` said so before it answered, or only a part of it is there.
         """
         row = self._read(stop)
+        if self._reload_asked is None:
+            self._reload_asked = row.reload_asked
         known = self._remember(row)
         if row.is_fenced or rules.went_back(known, row.reached):
             row = self._store.repeat(lambda tx: self._settle(tx, known), stop=stop)
@@ -81,8 +84,8 @@ class Guard:
         self._follow(row)
         return True
 
-    def watch(self, patience: timedelta = timedelta(seconds=5)) -> None:
-        """Look again while work goes on.
+    def watch(self, patience: timedelta = timedelta(seconds=5)) -> bool:
+        """Look again while work goes on; whether a reload was asked for since the look before.
 
         Raises:
             Changed: Nothing may go on here: this process is to end and start anew.
@@ -102,6 +105,8 @@ class Guard:
                 raise Changed(settled.words)
             raise Changed("the database went back in time, and goes on by restore_guard: warn")
         self._follow(row)
+        before, self._reload_asked = self._reload_asked, row.reload_asked
+        return before != row.reload_asked
 
     def _read(self, stop: Callable[[], bool]) -> Installation:
         row = self._store.consult(installations.read, stop=stop)

@@ -126,8 +126,13 @@ def _parts(release: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
 
 
-def demand_may_go(tx: Transaction, before: Settings, after: Settings) -> list[Need]:
+def demand_may_go(tx: Transaction, before: Settings | None, after: Settings) -> list[Need]:
     """Refuse to drop an application, or its place in an environment, under a live deploy.
+
+    Args:
+        tx: For reading.
+        before: What is lacking there is no news; None where nobody knows what was in force.
+        after: What is to be in force.
 
     Returns:
         Targets that go although live deploys visit them: these end as they were accepted.
@@ -136,7 +141,8 @@ def demand_may_go(tx: Transaction, before: Settings, after: Settings) -> list[Ne
         Conflict: Naming the deploys and what they need.
     """
     live = [needs.of_row(row) for row in deploys.live(tx)]
-    lacking = {(need.deploy, need.what, need.name) for need in needs.missing(live, before)}
+    known = needs.missing(live, before) if before is not None else ()
+    lacking = {(need.deploy, need.what, need.name) for need in known}
     fresh = [
         need
         for need in needs.missing(live, after)

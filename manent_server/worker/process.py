@@ -39,12 +39,17 @@ class Switches:
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, self._end)
-        signal.signal(signal.SIGHUP, self._ask_reload)
+        signal.signal(signal.SIGHUP, self._hang_up)
 
     def lose(self, why: str = _LOST) -> None:
         """Nothing may go on here: the executor row is another's, or the database is."""
         self._why_lost = why
         self.is_lost = True
+        self._notify()
+
+    def ask_reload(self) -> None:
+        """The files are to be taken up anew: what SIGHUP asks, from another thread."""
+        self.is_reload = True
         self._notify()
 
     def wait(self, limit: timedelta | None) -> bool:
@@ -88,7 +93,7 @@ class Switches:
             os._exit(128 + number)
         self.is_ended = True
 
-    def _ask_reload(self, _number: int, _frame: FrameType | None) -> None:
+    def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
         self.is_reload = True
 
     def _notify(self) -> None:

@@ -1,4 +1,7 @@
-"""Looks all the time whether the database is still the one this process began with."""
+"""Looks all the time whether the database is still the one this process began with.
+
+The same look tells whether every process was asked for a reload.
+"""
 
 import logging
 import threading
@@ -19,14 +22,21 @@ class Sentry:
         guard: What looks.
         every: Between two looks.
         on_changed: Told, once, why nothing may go on here.
+        on_reload: Told each time that a reload was asked for.
     """
 
     def __init__(
-        self, guard: Guard, *, every: timedelta, on_changed: Callable[[str], None]
+        self,
+        guard: Guard,
+        *,
+        every: timedelta,
+        on_changed: Callable[[str], None],
+        on_reload: Callable[[], None],
     ) -> None:
         self._guard = guard
         self._every = every
         self._on_changed = on_changed
+        self._on_reload = on_reload
         self._is_failing = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="restore guard", daemon=True)
@@ -42,7 +52,8 @@ class Sentry:
     def round(self) -> bool:
         """One look; False once this process must end."""
         try:
-            self._guard.watch()
+            if self._guard.watch():
+                self._on_reload()
         except Changed as changed:
             _log.error("%s; this process ends, its hooks are killed", changed)
             self._on_changed(str(changed))

@@ -19,6 +19,7 @@ def create_tables(name: Naming, create: Create) -> None:
         count("epoch"),
         count("began"),
         at("created_at", null=False),
+        count("reload_asked"),
         at("fenced_at"),
         text("fenced_by", null=True),
         count("restored_epoch", null=True),

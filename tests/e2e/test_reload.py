@@ -1,5 +1,6 @@
-"""SIGHUP: a good file is taken up by the running server, a bad one changes nothing."""
+"""SIGHUP or `admin reload`: a good file is taken up while running, a bad one changes nothing."""
 
+import json
 import signal
 import sys
 from typing import Any
@@ -143,6 +144,75 @@ def test_an_application_is_not_dropped_under_a_live_deploy(shared: Rig) -> None:
     names = [row["name"] for row in shared.get("/applications")["items"]]
     assert "leaves" not in names
     assert "stays" in names
+
+
+def asked(rig: Rig, *options: str, token: str | None = None, code: int = 0) -> Any:
+    """What `admin reload` prints; of a refusal what it says."""
+    access = {"MANENT_URL": rig.url, "MANENT_TOKEN": token or rig.token}
+    ended = rig.server_cli(["admin", "reload", *options], environ=access)
+    assert ended.returncode == code, ended.stderr
+    return json.loads(ended.stdout) if code == 0 else ended.stderr
+
+
+def configurations(rig: Rig) -> dict[str, str]:
+    """By live worker the digest it shows."""
+    rows = rig.get("/admin/executors")["executors"]
+    return {row["id"]: row["configuration"] for row in rows if row["alive"]}
+
+
+def taken_up(rig: Rig, names: list[str], *options: str, says: str = "reloaded") -> Any:
+    """The answer to `admin reload`, once the log of each process says how it went there."""
+    before = {name: len(rig.logs(name)) for name in names}
+    answer = asked(rig, *options)
+    for name, seen in before.items():
+        until(lambda n=name, at=seen: says in rig.logs(n)[at:], what=f"{name}: {says}", limit=8)
+    return answer
+
+
+def test_every_process_is_asked_at_once(shared: Rig) -> None:
+    """Of a server or of its database: each takes up its own files."""
+    names = ["w0"]
+    if not shared.database_url.startswith("sqlite"):
+        shared.start_worker("w1")
+        names.append("w1")
+    before = configurations(shared)
+    shared.configure({"environments": {"staging": {"concurrency": 4}}})
+    answer = taken_up(shared, names, "-o", "json")
+    assert answer["changed"] == ["environments"]
+    assert "within a few seconds" in answer["takes_effect"]
+    assert environment(shared)["concurrency"] == 4
+    until(
+        lambda: (
+            (now := configurations(shared))["w0"] == answer["configuration"]
+            and not set(now.values()) & set(before.values())
+        ),
+        what="workers show what they have now",
+        limit=8,
+    )
+    shared.configure({"environments": {"staging": {"concurrency": 5}}})
+    again = taken_up(shared, names, "--local", "--reason", "more room")
+    assert again["reload"] == answer["reload"] + 1
+    assert environment(shared)["concurrency"] == 5
+    if "w1" in names:
+        # Another's faulty file is that process's own affair.
+        shared.config_file("w1").write_text("server: [\n")
+        taken_up(shared, ["w1"], says="reload changes nothing")
+        assert shared.process("w1").is_running()
+        assert shared.stop("w1") == 0
+        shared.write_config("w1")
+
+
+def test_a_faulty_file_is_refused_in_words_and_nobody_is_asked(shared: Rig) -> None:
+    """Nor is anybody by who may not administer."""
+    viewer = shared.new_token("vi", "viewer")
+    count = asked(shared)["reload"]
+    good = shared.config_file().read_text()
+    shared.config_file().write_text(good + "\nretention: {keys_max_agee: 1h}\n")
+    for options in (), ("--local",):
+        assert "keys_max_agee" in asked(shared, *options, code=2)
+    shared.config_file().write_text(good)
+    assert "administer" in asked(shared, token=viewer, code=4)
+    assert asked(shared)["reload"] == count + 1
 
 
 def test_a_role_that_is_taken_away_counts_at_once(shared: Rig) -> None:

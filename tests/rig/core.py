@@ -35,6 +35,7 @@ from manent_server.store.work import Attempt, StepRow
 from manent_server.usecases import policy, submit
 from manent_server.usecases.admit import Admission
 from manent_server.usecases.desk import Desk
+from manent_server.usecases.prospect import Prospect
 from manent_server.usecases.requests import DeployRequest
 
 ADMIN = Caller("ann", everywhere("admin"), "person")
@@ -313,7 +314,14 @@ def build(ground: Ground, settings: Settings) -> Core:
     host = Host({"fake": Plugin("fake", "1", HOOKS, "idempotent")}, {})
     report: dict[str, Any] = {"draining": False, "running": 0, "reasons": []}
     desk = Desk(
-        store, dispatcher, admission, host, lambda: core.settings, lambda: report, Metrics()
+        store,
+        dispatcher,
+        admission,
+        host,
+        lambda: core.settings,
+        lambda: report,
+        Metrics(),
+        lambda: Prospect(core.settings, (), ()),
     )
     core = Core(ground.engines, settings, store, dispatcher, admission, desk)
     policy.write(store, settings, release="1.0", by=RIG)

@@ -211,6 +211,7 @@ ROUTES: Final[Mapping[tuple[str, str], Asks]] = {
     ("POST", "/admin/prune"): _all(
         access.ADMINISTER, "/admin/prune", {"dry_run": True, "max_age": "1h"}
     ),
+    ("POST", "/admin/reload"): _all(access.ADMINISTER, "/admin/reload", {}),
     ("DELETE", "/admin/executors/{executor}"): _all(access.ADMINISTER, "/admin/executors/gone"),
     ("GET", "/auth/providers"): Asks(PUBLIC, Of.NOBODY, lambda _: "/auth/providers"),
     ("POST", "/auth/sessions"): Asks(

@@ -43,6 +43,7 @@ class Heart:
     def __init__(self, running: Running, folder: Path, lease: timedelta | None = LEASE) -> None:
         self.core, self.running, self.lost = running.core, running, list[str]()
         self.runner = Beating()
+        self.configuration = "c1"
         hand = Hand(running.core, folder, running.worker)
         shop = replace(hand.shop, runner=self.runner, lease=lease)  # type: ignore[arg-type]
         self.lifeline = shop.lifeline
@@ -53,6 +54,7 @@ class Heart:
             self.watch,
             every=timedelta(hours=1),
             on_lost=lambda: self.lost.append("lost"),
+            configuration=lambda: self.configuration,
         )
         self._lease = lease
 
@@ -91,8 +93,10 @@ def row(core: Core) -> workers.Executor:
 def test_it_says_what_runs(core: Core, heart: Heart):
     core.set_worker("w1", heartbeat_at=long_ago())
     heart.watch.add(Control("some", 1, grace=timedelta(0)))
+    heart.configuration = "as reloaded"
     heart.beat()
     assert row(core).running == ["some"]
+    assert row(core).configuration == "as reloaded"
     assert core.at() - row(core).heartbeat_at < timedelta(seconds=10)
 
 

@@ -293,7 +293,12 @@ def test_a_launch_that_fails_for_good_signs_off(core: Core, tmp_path: Path):
     identity = identify("w1")
     hand = Hand(core, tmp_path, identity)
     heart = Heartbeat(
-        core.store, hand.shop, hand.watch, every=timedelta(seconds=1), on_lost=lambda: None
+        core.store,
+        hand.shop,
+        hand.watch,
+        every=timedelta(seconds=1),
+        on_lost=lambda: None,
+        configuration=lambda: "",
     )
     begun: Any = SimpleNamespace(start=lambda: None, stop=lambda: None)
     hand.shop.runner.start = hand.shop.runner.close = lambda: None  # type: ignore[method-assign]

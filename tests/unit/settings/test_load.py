@@ -1,6 +1,7 @@
 """What the whole gives: digest, reload, identity."""
 
 import json
+import os
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from manent_server import settings
 from manent_server.settings.checks import host_and_port
-from manent_server.settings.reload import reload
+from manent_server.settings.reload import changed, is_outdated, reload
 from tests.unit.settings.conftest import BASE, Errors, Load
 
 SHOP = "applications: {shop: {plugin: p, environments: {staging: {targets: {a: {}, b: {}}}}}}\n"
@@ -100,6 +101,31 @@ def test_a_reload_takes_up_what_it_may_and_names_the_rest(load: Load) -> None:
     assert set(waiting) == {"worker", "executor_id"}
     assert found.digest not in {running.digest, fresh.digest}
     assert reload(running, running) == (running, ())
+
+
+def test_a_reload_says_which_keys_have_changed(load: Load) -> None:
+    running = load(BASE + SHOP + "worker: {concurrency: 3}")
+    assert changed(running, load("# moved\n" + BASE + SHOP)) == ()
+    # What waits for a restart is no part of it.
+    fresh = load(BASE + SHOP.replace("a: {}", "a: {n: 1}") + "worker: {concurrency: 4}")
+    assert changed(running, fresh) == ("applications",)
+
+
+def test_files_that_were_changed_since_are_seen(load: Load) -> None:
+    folder = load(BASE).path.parent / "conf.d"
+    folder.mkdir()
+    (folder / "more.yml").write_text("x-more: 1\n")
+    running = load(BASE + "include: [conf.d/*.yml]\n")
+    assert not is_outdated(running, environ={})
+    (folder / "shop.yml").write_text(SHOP)
+    os.utime(folder / "shop.yml", (0, 0))
+    assert is_outdated(running, environ={}), "a further file, however old"
+    (folder / "shop.yml").unlink()
+    assert not is_outdated(running, environ={})
+    os.utime(running.path, (2e9, 2e9))
+    assert is_outdated(running, environ={})
+    running.path.unlink()
+    assert is_outdated(running, environ={}), "one that is gone"
 
 
 def test_a_reload_leaves_the_default_of_concurrency(load: Load) -> None:

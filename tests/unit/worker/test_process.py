@@ -62,6 +62,15 @@ def test_a_reload_asked_for_while_the_process_began_is_made(switches: Switches):
     assert not switches.is_reload
 
 
+@pytest.mark.timeout(15)
+def test_a_reload_asked_for_by_another_thread_wakes_too(switches: Switches):
+    thread = threading.Timer(0.05, switches.ask_reload)
+    thread.start()
+    assert not switches.wait(LONG)
+    assert switches.is_reload
+    thread.join()
+
+
 def test_what_is_lost_ends_the_wait(switches: Switches):
     switches.lose()
     assert switches.wait(LONG)
