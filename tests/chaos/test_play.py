@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import checkers, mutants, strains
+from tests.chaos.checker import Violation
 from tests.chaos.checkers_words import ends
-from tests.chaos.play import Play, perform
+from tests.chaos.play import Play, Result, perform
 
 # Alone: a machine that is busy with something else delays heartbeats as well.
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timed, pytest.mark.timeout(600)]
@@ -62,8 +63,18 @@ _FOUND_BY: dict[str, tuple[tuple[str, ...], str]] = {
     "guard_death_is_exit": (("guard",), "slow_sweep"),
     "no_word_on_an_instant": (("kill", "api"), ""),
 }
+# Where no answer to a heartbeat comes in time a hook that outlasts a lease never comes to its end.
+_WITHOUT_END = frozenset({"slow_beat"})
 # Whoever dispatches has asked under the deploy's lock before: only the interleaving shows it.
 _SECOND_LINES = frozenset({"dispatch_of_the_ended"})
+
+
+def _against(result: Result, strain: str) -> list[Violation]:
+    """What speaks against it under a strain."""
+    found = result.violations
+    if strain in _WITHOUT_END:
+        found = [one for one in found if "has not ended" not in one.what]
+    return found
 
 
 def test_every_mutation_has_its_faults() -> None:
@@ -82,7 +93,7 @@ def test_faults_find_every_mutation(mutant: str, tmp_path: Path) -> None:
         play = Play(
             seed, seconds=60, mutant=mutant, only=only, strain=strain, modes=_MODES.get(mutant, ())
         )
-        if perform(play, folder).violations:
+        if _against(perform(play, folder), strain):
             return
     pytest.fail(f"{mutant} went unnoticed")
 
@@ -93,4 +104,4 @@ def test_the_product_holds_under_every_strain(strain: str, tmp_path: Path) -> No
     only = next(faults for faults, name in _FOUND_BY.values() if name == strain)
     result = perform(Play(301, seconds=60, only=only, strain=strain), tmp_path)
     result.history.write(tmp_path / "history.jsonl")
-    assert result.violations == [], f"{result}\nhistory: {tmp_path}"
+    assert _against(result, strain) == [], f"{result}\nhistory: {tmp_path}"
