@@ -312,6 +312,7 @@ def _starting(rig: Rig) -> bool:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(300)  # it waits for two minutes itself
 def test_a_second_process_gives_up_naming_the_first(start_rig: StartRig, postgres_url: str) -> None:
     """B06: when the first goes on and on, exit 75 after two minutes."""
     rig = start_rig(postgres_url)
