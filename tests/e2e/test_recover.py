@@ -36,7 +36,12 @@ def crew(rig: Rig) -> Iterator[None]:
     for name in WORKERS:
         if not rig.process(name).is_running():
             rig.start(name, wait=False)
-        until(lambda name=name: rig.is_ready(name), what=f"{name} ready", limit=30)
+        try:
+            until(lambda name=name: rig.is_ready(name), what=f"{name} ready", limit=30)
+        except TimeoutError as error:
+            error.add_note(rig.process(name).output()[-3000:])
+            rig.kill(name)  # the next test has another try
+            raise
     return
 
 

@@ -81,7 +81,7 @@ class Held(ClockedStore):
     def once(self, work: Callable[[Transaction], Any]) -> Any:
         self.turns += 1
         if self.turns == 1:
-            raise unavailable() from self.cause
+            raise unavailable(self.cause) from self.cause
         return super().once(work)
 
 
