@@ -1,8 +1,8 @@
 """A long history on Postgres, made in the database from one deploy that really ran.
 
 Deploys of many applications in some environments, the newest last, with the ends they come to; each
-with its steps, attempts and log rows as far as they are asked for. A million take about a
-minute.
+with its steps, attempts and log rows as far as they are asked for. A million take less
+than a minute.
 """
 
 from collections.abc import Mapping

@@ -5,10 +5,10 @@ import binascii
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -17,7 +17,7 @@ from manent_server.domain.deploy import State
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import deploys
 from manent_server.store.deploys import Deploy
-from manent_server.store.sight import within
+from manent_server.store.sight import covered, within
 from manent_server.store.tables import Tables
 from manent_server.store.transaction import Transaction
 
@@ -128,37 +128,68 @@ class Page:
     seen: tuple[Sequence[str], Sequence[str]] | None = None
 
 
+_FEW: Final = 20
+
+
 def page(tx: Transaction, wanted: Page) -> tuple[list[Deploy], str | None]:
     """One page by (time, id), and the cursor of the next one."""
     d = tx.tables.deploys
     query = deploys.whole(tx.tables)
-    for column, value in (
-        (d.c.application, wanted.application),
-        (d.c.environment, wanted.environment),
-        (d.c.version, wanted.version),
-        (d.c.outcome, wanted.outcome),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    query = within(query, wanted.sight, d.c.application, d.c.environment)
-    if wanted.seen is not None:
-        applications, environments = wanted.seen
-        query = query.where(d.c.application.in_(applications), d.c.environment.in_(environments))
-    if wanted.states:
-        query = query.where(d.c.state.in_(wanted.states))
-    if wanted.before is not None:
-        at, deploy = read_cursor(wanted.before)
-        # The first condition lets an index begin where the page does.
-        query = query.where(
-            d.c.requested_at <= at,
-            sa.or_(d.c.requested_at < at, sa.and_(d.c.requested_at == at, d.c.id < deploy)),
-        )
-    query = query.order_by(d.c.requested_at.desc(), d.c.id.desc()).limit(wanted.limit + 1)
+    names = () if wanted.seen is None or wanted.application else wanted.seen[0]
+    if 1 < len(names) <= _FEW:
+        query = query.where(d.c.id.in_(_newest_of_each(d, wanted, names)))
+    else:
+        query = query.where(*_conditions(d, wanted))
+    query = _newest(query, d, wanted)
     rows = [deploys.of(row) for row in tx.connection.execute(query)]
     if len(rows) <= wanted.limit:
         return rows, None
     kept = rows[: wanted.limit]
     return kept, cursor(kept[-1].requested_at, kept[-1].id)
+
+
+def _conditions(d: sa.Table, wanted: Page) -> list[sa.ColumnElement[bool]]:
+    """What a deploy of the list is like."""
+    asked = (
+        (d.c.application, wanted.application),
+        (d.c.environment, wanted.environment),
+        (d.c.version, wanted.version),
+        (d.c.outcome, wanted.outcome),
+    )
+    found: list[sa.ColumnElement[bool]] = [
+        column == value for column, value in asked if value is not None
+    ]
+    found += covered(wanted.sight, d.c.application, d.c.environment)
+    if wanted.seen is not None:
+        applications, environments = wanted.seen
+        found += [d.c.application.in_(applications), d.c.environment.in_(environments)]
+    if wanted.states:
+        found.append(d.c.state.in_(wanted.states))
+    if wanted.before is not None:
+        at, deploy = read_cursor(wanted.before)
+        # The first condition lets an index begin where the page does.
+        found += [
+            d.c.requested_at <= at,
+            sa.or_(d.c.requested_at < at, sa.and_(d.c.requested_at == at, d.c.id < deploy)),
+        ]
+    return found
+
+
+def _newest(query: sa.Select[Any], d: sa.Table, wanted: Page) -> sa.Select[Any]:
+    return query.order_by(d.c.requested_at.desc(), d.c.id.desc()).limit(wanted.limit + 1)
+
+
+def _newest_of_each(d: sa.Table, wanted: Page, names: Sequence[str]) -> sa.CompoundSelect[Any]:
+    """The ids of a page of each application: how rare a name is no statistics tell reliably."""
+    conditions = _conditions(d, replace(wanted, seen=None))
+    environments = wanted.seen[1] if wanted.seen else ()
+    parts = []
+    for name in names:
+        one = sa.select(d.c.id).where(
+            d.c.application == name, d.c.environment.in_(environments), *conditions
+        )
+        parts.append(sa.select(_newest(one, d, wanted).subquery().c.id))
+    return sa.union_all(*parts)
 
 
 def cursor(at: datetime, row: str) -> str:

@@ -15,11 +15,16 @@ def within(
     query: sa.Select[Any], scope: Scope, application: Column, environment: Column
 ) -> sa.Select[Any]:
     """Only rows whose place lies within the scope; who sees everything pays nothing for it."""
+    return query.where(*covered(scope, application, environment))
+
+
+def covered(scope: Scope, application: Column, environment: Column) -> list[Column]:
+    """What is true of rows whose place lies within the scope: nothing if that is everywhere."""
     if scope.is_everywhere:
-        return query
+        return []
     allowed = [_inside(area, application, environment) for area in scope.allowed]
     denied = [_inside(area, application, environment) for area in scope.denied]
-    return query.where(sa.or_(sa.false(), *allowed), *(sa.not_(condition) for condition in denied))
+    return [sa.or_(sa.false(), *allowed), *(sa.not_(condition) for condition in denied)]
 
 
 def touching(

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from manent_server.domain.access import Area, Scope
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.domain.marks import Sort
 from manent_server.store import finding, logs
 from manent_server.store.finding import Page
 from manent_server.store.logs import Chunk, Origin
 from manent_server.usecases import census, explain, health, inspect, mark
+from manent_server.usecases.desk import Desk
 from manent_server.usecases.requests import DeployFilter
 from tests.integration.core.running import Running
 from tests.rig.core import Core, new_id
@@ -116,6 +118,34 @@ def test_a_page_has_what_was_asked_for(core: Core):
 
 def cursor(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+def test_who_sees_some_pages_through_those_alone(core: Core):
+    """Some applications, one, none, and all but one, by twos, with states and without."""
+    for name in ("mail", "shop", "news", "mail", "shop", "news", "mail"):
+        core.submit(name)
+    everything = inspect.deploys(core.desk, DeployFilter())["items"]
+    for allowed, denied in (
+        (("mail", "new*"), ()),
+        (("shop",), ()),
+        (("x*",), ()),
+        (("*",), ("mail",)),
+    ):
+        sight = Scope((Area(allowed),), tuple(Area((name,)) for name in denied))
+        desk = replace(core.desk, sight=sight)
+        seen = [row["id"] for row in everything if sight.covers(row["application"], "staging")]
+        for states in ((), ("ENQUEUED", "PENDING")):
+            assert _paged(desk, states) == seen
+        assert _paged(desk, ("ERROR",)) == []
+
+
+def _paged(desk: Desk, states: tuple[str, ...]) -> list[str]:
+    found, before = [], None
+    while True:
+        page = inspect.deploys(desk, DeployFilter(states=states, limit=2, before=before))
+        found += [row["id"] for row in page["items"]]
+        if (before := page["next"]) is None:
+            return found
 
 
 @pytest.mark.parametrize(
