@@ -148,15 +148,21 @@ def test_a_hook_that_ended_while_its_worker_drained_counts(core: Core, hand: Han
     assert_steps_were_kept(core, deploy)
 
 
-def test_what_comes_too_late_without_a_hook_is_dropped_and_counted(core: Core, hand: Hand):
-    """I2: another has the deploy while this worker waits for the soak to end."""
-    place(core, soak=timedelta(seconds=1))
+def soaking(core: Core, hand: Hand, soak: timedelta):
+    """A deploy that only waits, and its run."""
+    place(core, soak=soak)
     deploy = core.submit()
     trip = hand.begin(deploy)
     for _ in range(100):
         if core.deploy(deploy).phase == "soaking":
             break
         trip.thread.join(0.05)
+    return deploy, trip
+
+
+def test_what_comes_too_late_without_a_hook_is_dropped_and_counted(core: Core, hand: Hand):
+    """I2: another has the deploy while this worker waits for the soak to end."""
+    deploy, trip = soaking(core, hand, timedelta(seconds=1))
     core.set(deploy, epoch=core.deploy(deploy).epoch + 1, incarnation="another")
     assert trip.join() is Outrun
     assert core.deploy(deploy).state == "PENDING"
@@ -167,13 +173,7 @@ def test_what_comes_too_late_without_a_hook_is_dropped_and_counted(core: Core, h
 
 
 def test_a_drain_hands_back_what_only_waits(core: Core, hand: Hand):
-    place(core, soak=timedelta(seconds=50))
-    deploy = core.submit()
-    trip = hand.begin(deploy)
-    for _ in range(100):
-        if core.deploy(deploy).phase == "soaking":
-            break
-        trip.thread.join(0.05)
+    deploy, trip = soaking(core, hand, timedelta(seconds=50))
     hand.cut()
     for control in hand.watch.controls():
         with control.changed:
