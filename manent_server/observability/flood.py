@@ -1,11 +1,17 @@
 """Keeping one noisy library from filling the log while something is down."""
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
+
+_TRACE: Final = "Traceback (most recent call last):"
+# What every driver and SQLAlchemy call it when the database does not answer (PEP 249).
+_AWAY: Final = frozenset({"OperationalError", "InterfaceError"})
 
 
 @dataclass
@@ -46,16 +52,11 @@ class FloodFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is written."""
-        source = self._source(record.name)
+        source = _source(self._noisy, record.name)
         if source is None or record.levelno < logging.WARNING:
             return True
         with self._counting:
             return self._admit((source, record.levelno), record)
-
-    def _source(self, name: str) -> str | None:
-        return next(
-            (noisy for noisy in self._noisy if name == noisy or name.startswith(f"{noisy}.")), None
-        )
 
     def _admit(self, key: tuple[str, int], record: logging.LogRecord) -> bool:
         now = self._clock()
@@ -70,3 +71,40 @@ class FloodFilter(logging.Filter):
             return False
         window.let_through += 1
         return True
+
+
+class BriefFilter(logging.Filter):
+    """Has a library say in one line that the database is away, and keep traces out of sentences.
+
+    Some libraries write the trace of what they caught into the sentence itself. It is put where
+    the log shows what failed, beside the sentence; that of a database that does not answer says
+    nothing about this program, and is left out for the words of the error.
+
+    Args:
+        noisy: Names of loggers; each with all loggers below it.
+    """
+
+    def __init__(self, noisy: Sequence[str]) -> None:
+        super().__init__()
+        self._noisy = tuple(noisy)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always true; the record may have been changed."""
+        if _source(self._noisy, record.name) is None:
+            return True
+        sentence, mark, _ = record.getMessage().partition(_TRACE)
+        # A trace within the sentence is of what is being handled where that was logged.
+        caught = sys.exc_info() if mark and not record.exc_info else record.exc_info
+        if not caught or caught[1] is None:
+            return True
+        error = caught[1]
+        sentence = sentence.rstrip(" :\n")
+        if any(kind.__name__ in _AWAY for kind in type(error).__mro__):
+            words = str(error).partition("\n")[0]
+            sentence, caught = f"{sentence}: {type(error).__name__}: {words}", None
+        record.msg, record.args, record.exc_info = sentence, (), caught
+        return True
+
+
+def _source(noisy: Sequence[str], name: str) -> str | None:
+    return next((one for one in noisy if name == one or name.startswith(f"{one}.")), None)

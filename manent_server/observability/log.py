@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
-from manent_server.observability.flood import FloodFilter
+from manent_server.observability.flood import BriefFilter, FloodFilter
 from manent_server.observability.redaction import Redactor
 
 # What fills a log when the database is away.
@@ -50,6 +50,7 @@ def configure(
     handler = logging.StreamHandler(out)
     show = _Text(has_colors=out.isatty()) if is_text else _json
     handler.setFormatter(_Formatter(redactor, show))
+    handler.addFilter(BriefFilter(NOISY))
     handler.addFilter(FloodFilter(NOISY))
     root = logging.getLogger()
     root.handlers = [handler]

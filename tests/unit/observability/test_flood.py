@@ -1,11 +1,14 @@
 """A library that repeats itself during an outage does not fill the log."""
 
 import logging
+import sys
+import traceback
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
-from manent_server.observability.flood import FloodFilter
+from manent_server.observability.flood import BriefFilter, FloodFilter
 
 
 class Clock:
@@ -62,3 +65,53 @@ def test_levels_count_apart_and_other_loggers_not_at_all(flood: FloodFilter) -> 
     assert flood.filter(record("noisy", logging.ERROR))
     assert flood.filter(record("noisy", logging.INFO))
     assert all(flood.filter(record("noisier")) for _ in range(10))
+
+
+BOTH = [pytest.param(True, id="in-the-sentence"), pytest.param(False, id="beside-it")]
+AWAY = sa.exc.OperationalError("SELECT 1", {}, OSError("refused\n\tIs the server running?"))
+
+
+def caught(error: Exception, *, spells: bool, name: str = "noisy.child") -> logging.LogRecord:
+    """What a library logs of an error: its trace in the sentence, or beside it."""
+    try:
+        raise error
+    except type(error):
+        text = f"polling failed: {traceback.format_exc()}" if spells else "polling failed"
+        trace = None if spells else sys.exc_info()
+        made = logging.LogRecord(name, logging.WARNING, __file__, 1, text, (), trace)
+        assert BriefFilter(["noisy"]).filter(made)
+    return made
+
+
+@pytest.mark.parametrize("spells", BOTH)
+def test_a_database_that_is_away_is_told_in_one_line(*, spells: bool) -> None:
+    made = caught(AWAY, spells=spells)
+
+    assert made.getMessage() == "polling failed: OperationalError: (builtins.OSError) refused"
+    assert made.exc_info is None
+
+
+@pytest.mark.parametrize("spells", BOTH)
+def test_the_trace_of_a_fault_stands_beside_its_sentence(*, spells: bool) -> None:
+    made = caught(KeyError("x"), spells=spells)
+
+    assert made.getMessage() == "polling failed"
+    assert made.exc_info is not None
+    assert isinstance(made.exc_info[1], KeyError)
+
+
+@pytest.mark.parametrize("spells", BOTH)
+def test_what_others_log_is_theirs(*, spells: bool) -> None:
+    made = caught(AWAY, spells=spells, name="manent.loops")
+
+    assert ("Traceback" in made.getMessage(), bool(made.exc_info)) == (spells, not spells)
+
+
+def test_a_record_without_an_error_is_left_as_it_is() -> None:
+    made = record("noisy")
+    try:
+        raise AWAY
+    except sa.exc.OperationalError:
+        BriefFilter(["noisy"]).filter(made)
+
+    assert (made.getMessage(), made.args) == ("lost it", ("it",))
