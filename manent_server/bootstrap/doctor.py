@@ -83,11 +83,20 @@ def checks(house: House) -> list[Check]:
     ]
 
 
-def examined(wanted: Sequence[Check]) -> Iterator[Result]:
-    """What each check finds, as it is found; none is begun after a gate that failed."""
+def examined(
+    wanted: Sequence[Check], redact: Callable[[str], str] = lambda text: text
+) -> Iterator[Result]:
+    """What each check finds, as it is found; none is begun after a gate that failed.
+
+    Args:
+        wanted: The checks.
+        redact: Takes out the secrets that a plugin or a driver may name.
+    """
     for check in wanted:
         finding = _bounded(check)
-        yield Result(check.name, _in_a_line(finding))
+        # First: half of a secret is not known for one.
+        hidden = replace(finding, words=redact(finding.words), next=redact(finding.next))
+        yield Result(check.name, _in_a_line(hidden))
         if check.is_gate and finding.level == Level.FAIL:
             return
 

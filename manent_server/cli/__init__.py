@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BROKEN_PIPE: Final = 128 + 13
+_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="manent-server",
@@ -54,14 +55,13 @@ def main() -> None:
     # Loading leaves no garbage behind, and looking for it takes a tenth of the time.
     gc.disable()
     try:
-        code = app(standalone_mode=False)
-    except ManentError as error:
-        _complain(error)
-        raise SystemExit(_exit_code(error)) from None
-    except typer.Exit as stop:
-        raise SystemExit(stop.exit_code) from None
-    except typer.Abort:
-        raise SystemExit(130) from None
+        code = app(standalone_mode=False, prog_name="manent-server")
+    except SystemExit as end:
+        # The library ends so with 1, which is a word of some commands.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        # Whoever read what was printed has read enough.
+        raise SystemExit(_BROKEN_PIPE) from None
     except Exception as error:
         code = _ended_by(error)
         if code is None:
@@ -73,14 +73,12 @@ def main() -> None:
 
 def _ended_by(error: Exception) -> int | None:
     """Say what went wrong, and the exit code for it; None where only a traceback helps."""
-    if isinstance(error, BrokenPipeError):
-        # Whoever read what was printed has read enough.
-        sys.stdout = None
-        return _BROKEN_PIPE
+    if isinstance(error, typer.Exit | typer.Abort):
+        return error.exit_code if isinstance(error, typer.Exit) else _INTERRUPTED
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         sys.stderr.write(_usage(error))
         return int(error.exit_code)
-    known = trouble.told(error)
+    known = error if isinstance(error, ManentError) else trouble.told(error)
     if known is None:
         return None
     _complain(known)
@@ -105,32 +103,34 @@ def complaint(error: ManentError, environ: Mapping[str, str]) -> str:
     from manent_server.observability.redaction import Redactor, in_variables
 
     redact = Redactor(in_variables(environ)).redact
-    # One of several lines would become one: the lines are ours.
-    return "".join(f"{redact(line)}\n" for line in _lines(error))
+    # Before a text becomes one line: what it was written in counts. Each line on its own: a secret
+    # of several lines would take away what is between them.
+    return "".join(f"{_indented(redact(text))}\n" for text in _texts(error))
 
 
-def _lines(error: ManentError) -> list[str]:
-    lines = [f"manent-server: {_in_a_line(error.detail)}"]
+def _texts(error: ManentError) -> list[str]:
+    texts = [f"manent-server: {error.detail}"]
     if len(error.errors) == 1 and error.errors[0]["message"] in error.detail:
-        lines[0] += _layer(error.errors[0])  # the sentence has it already
+        texts[0] += _layer(error.errors[0])  # the sentence has it already
     else:
-        lines += map(_finding, error.errors)
+        texts += map(_finding, error.errors)
     if error.next:
-        lines.append(f"next: {error.next}")
-    return lines
+        texts.append(f"next: {error.next}")
+    return texts
 
 
 def _finding(found: Mapping[str, Any]) -> str:
     place = f"{found['file']}:{found['line']}" if found.get("line") else found.get("file", "")
-    return f"  {place} {found.get('path', '')}: {_in_a_line(found['message'])}{_layer(found)}"
+    return f"  {place} {found.get('path', '')}: {found['message']}{_layer(found)}"
 
 
 def _layer(found: Mapping[str, Any]) -> str:
     return f" ({found['layer']})" if found.get("layer") else ""
 
 
-def _in_a_line(text: str) -> str:
-    return " ".join(text.split())
+def _indented(text: str) -> str:
+    """A text as one line, as far in as it was."""
+    return "  " * text.startswith("  ") + " ".join(text.split())
 
 
 def _exit_code(error: ManentError) -> int:

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from manent_server.bootstrap import doctor, house
 from manent_server.bootstrap.doctor import Result
-from manent_server.domain.checkup import Finding, Level
+from manent_server.domain.checkup import Level
 from manent_server.domain.errors import ConfigurationError
 
 _FORMS: Final = ("table", "json")
@@ -27,9 +27,7 @@ def examine(path: Path, environ: Mapping[str, str], *, form: str) -> bool:
     opened = house.open_house(path, environ)
     wanted = doctor.checks(opened)
     found = []
-    for seen in doctor.examined(wanted):
-        # What a plugin or a driver says of its failure may name a secret.
-        result = Result(seen.name, _redacted(seen.finding, opened.redactor.redact))
+    for result in doctor.examined(wanted, opened.redactor.redact):
         found.append(result)
         if form == "table":
             sys.stdout.write(_line(result))
@@ -40,10 +38,6 @@ def examine(path: Path, environ: Mapping[str, str], *, form: str) -> bool:
     elif left:
         sys.stdout.write(f"not looked at before that works: {', '.join(left)}\n")
     return all(one.finding.level != Level.FAIL for one in found)
-
-
-def _redacted(finding: Finding, redact: Callable[[str], str]) -> Finding:
-    return Finding(finding.level, redact(finding.words), redact(finding.next))
 
 
 def _line(result: Result) -> str:

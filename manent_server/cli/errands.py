@@ -43,7 +43,8 @@ def init(folder: Path, environ: Variables) -> None:
         before = load_contexts(environ)
     except BadUsage as error:
         # Before anything is written: a token made now could be shown nowhere.
-        raise ConfigurationError(error.what, next=error.next or error.why) from error
+        words = f"{error.what}: {error.why}" if error.why else error.what
+        raise ConfigurationError(words, next=error.next) from error
     path.write_text(starter(folder), encoding="utf-8")
     try:
         opened = house.open_house(path, environ)

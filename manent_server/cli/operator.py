@@ -172,7 +172,9 @@ class Operator:
                 exit_code=exit_codes.DENIED,
             )
         session = Session(self._environ, sys.stdout, sys.stderr)
-        session.client = Client(chosen.url, chosen.token, environ=self._environ)
+        session.client = Client(
+            chosen.url, chosen.token, environ=self._environ, context=chosen.token_of
+        )
         return session
 
     def _configured_url(self) -> str | None:

@@ -10,7 +10,8 @@ from manent_server.store.engine import Engines
 from manent_server.store.transaction import Transaction
 
 _TABLES: Final = (
-    "the tables are not those of this release: restore a backup, or take another database"
+    "make the tables those of this release: manent-server migrate; where that does nothing restore "
+    "a backup, or take another database"
 )
 _ADVICE: Final = {
     "42501": "let the owner of the database grant it: see 'Keep and check the record'",
@@ -27,6 +28,8 @@ _SQLITE_ADVICE: Final = {
     sqlite3.SQLITE_NOTADB: "restore a backup, or name another file",
     sqlite3.SQLITE_CORRUPT: "restore a backup",
 }
+# SQLite has one code for all of these.
+_NO_TABLES: Final = ("no such table", "no such column", "no such index")
 _ADD_ONLY: Final = ("audit", "audit_chain", "audit_positions")
 _PROMISES: Final = "fsync, synchronous_commit, full_page_writes"
 
@@ -53,10 +56,11 @@ def said(error: BaseException) -> tuple[str, str | None] | None:
         return None
     # The driver's own words, without the statement.
     primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+    words = primary or " ".join(str(error.orig).split())
     code = getattr(error.orig, "sqlite_errorcode", None)
-    known = _ADVICE.get(getattr(error.orig, "sqlstate", None) or "")
-    advice = known if code is None else _SQLITE_ADVICE.get(code & 0xFF)
-    return primary or " ".join(str(error.orig).split()), advice
+    if code is None:
+        return words, _ADVICE.get(getattr(error.orig, "sqlstate", None) or "")
+    return words, _TABLES if words.startswith(_NO_TABLES) else _SQLITE_ADVICE.get(code & 0xFF)
 
 
 def lacking(engines: Engines) -> list[str]:

@@ -1,5 +1,7 @@
 """What commands of `manent-server` say where the machine or the database lets them down."""
 
+import errno
+import io
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -74,6 +76,26 @@ def test_a_database_that_cannot_be_used_is_named(run: Run, tmp_path: Path, comma
     assert code == 2, said
     assert f"manent-server: database.url: {words}" in said.replace("file is not", "not")
     assert "next: " in said
+
+
+def test_a_database_without_tables_wants_them_made(run: Run, tmp_path: Path):
+    """Of an operator who comes first; what the library says of it helps nobody."""
+    write(tmp_path, "sqlite:///manent.db")
+    code, said = run("admin", "executors", "--local")
+    assert (code, "Traceback" in said) == (2, False)
+    assert "database.url: no such table" in said
+    assert "manent-server migrate" in said
+
+
+def test_who_has_read_enough_hears_of_no_broken_record(run: Run, monkeypatch):
+    """`audit verify | head`: 1 is a word of that command."""
+
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    assert run("--version") == (141, "")
 
 
 def test_a_first_file_that_came_to_nothing_is_not_in_the_way(run: Run, tmp_path: Path):

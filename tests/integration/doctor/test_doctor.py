@@ -16,6 +16,7 @@ from manent_server.cli import doctoring
 from manent_server.domain import checkup
 from manent_server.domain.checkup import Finding, Level
 from manent_server.domain.errors import ConfigurationError, Unavailable
+from manent_server.observability.redaction import Redactor
 from manent_server.plugins.nursery import NoGuard
 from manent_server.settings import Settings
 
@@ -129,6 +130,16 @@ def test_what_a_plugin_says_of_itself_is_one_line_without_a_secret(
     error = ConfigurationError("plugin evil: no\nway with hunter2222", next="see")
     told = cli.complaint(error, {"EVIL_TOKEN": "hunter2222"})
     assert told == "manent-server: plugin evil: no way with ***\nnext: see\n"
+    # As it was written: in one line of the screen it would be another text.
+    error = ConfigurationError("plugin evil:  pass  word\t2 is wrong")
+    assert cli.complaint(error, {"EVIL_TOKEN": "pass  word\t2"}).endswith("evil: *** is wrong\n")
+
+
+def test_what_is_too_long_to_be_shown_shows_no_half_of_a_secret() -> None:
+    secret = "correct-horse-battery-staple"  # noqa: S105 - a planted one
+    check = Check("plugins", lambda: checkup.fail("x" * 390 + secret, secret))
+    (found,) = doctor.examined([check], Redactor([secret]).redact)
+    assert found.finding == checkup.fail("x" * 390 + "***", "***")
 
 
 @pytest.mark.parametrize(
