@@ -21,6 +21,8 @@ def rota(desk: Desk, lasts: timedelta) -> Rota:
     """The same for who looks at an installation from outside."""
     mine = of_workers(desk.settings())
     everywhere = {name: rest for name, rest in rests(desk).items() if name not in mine}
+    # Given up after each round: nobody has it in between, however long a lease lasts.
+    mine = {**mine, prune.LEASE: max(mine[prune.LEASE], lasts)}
     return Rota(everywhere, mine, lasts)
 
 

@@ -133,7 +133,7 @@ class Rounds:
         if known.max_age <= timedelta(0):
             return
         with self._desk.store.read() as tx:
-            if workers.is_leased(tx, _RESTING, at=tx.now()):
+            if _rests(tx, lasts=known.interval):
                 return
         policy = Policy(known.max_age, known.keep_releases)
         pruner = Pruner(self._desk, policy, caller=access.MANENT, stop=_draining(self._desk))
@@ -144,10 +144,16 @@ class Rounds:
         self._desk.store.once(partial(_end, lasts=known.interval))
 
 
+def _rests(tx: Transaction, *, lasts: timedelta) -> bool:
+    """Whether the next prune has time; an end further away than that was drawn by a wrong clock."""
+    term, at = workers.term(tx, _RESTING), tx.now()
+    return term is not None and at < term[1] <= at + lasts
+
+
 def _end(tx: Transaction, *, lasts: timedelta) -> None:
     """A prune came to its end: the next one has time."""
-    at = tx.now()
-    workers.take_lease(tx, _RESTING, secrets.token_hex(8), lasts=lasts, at=at)
+    at, before = tx.now(), workers.term(tx, _RESTING)
+    workers.take_lease(tx, _RESTING, secrets.token_hex(8), lasts=lasts, at=at, overdue=before)
     tallies.put(tx, (PRUNE_ENDED, ""), int(at.timestamp()))
 
 

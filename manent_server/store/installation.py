@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from manent_server.domain.errors import Conflict
+from manent_server.domain.errors import Conflict, Unavailable
 from manent_server.domain.installation import Known, Reached
 from manent_server.store.deploys import LIVE_STATES
 from manent_server.store.tables import Tables
@@ -135,14 +135,21 @@ def _one(tables: Tables, *, is_locked: bool = False) -> sa.Select[Any]:
     return query.with_for_update(of=i) if is_locked else query
 
 
-def is_served(tx: Transaction) -> bool:
-    """Whether a server has numbered records here: before that it gave the database its row."""
-    number = tx.tables.audit_chain.c.number
-    return tx.connection.execute(sa.select(number).limit(1)).first() is not None
-
-
 def begin(tx: Transaction) -> None:
-    """Give an empty database its id, unless it has one."""
+    """Give an empty database its id, unless it has one.
+
+    Raises:
+        Unavailable: It is not empty: whoever numbered its records gave it a row before. A dump is
+            being read in, table by table, and what comes last tells which database it is.
+    """
+    if read(tx) is not None:
+        return
+    number = tx.tables.audit_chain.c.number
+    if tx.connection.execute(sa.select(number).limit(1)).first() is not None:
+        raise Unavailable(
+            "the database has no row of its installation, but a history",
+            next="let the restore come to its end; then start again",
+        )
     dialect = sqlite if tx.dialect == "sqlite" else postgresql
     values = {
         "one": 1,

@@ -5,6 +5,7 @@ so the work must be idempotent: ids are made outside of it, and finding that it 
 already is a success.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -37,6 +38,7 @@ class Watermark:
     def __init__(self) -> None:
         self._epoch = 0
         self._number = 0
+        self._lock = threading.Lock()
 
     @property
     def values(self) -> dict[str, int]:
@@ -44,16 +46,19 @@ class Watermark:
         return {"known_epoch": self._epoch, "known_number": self._number}
 
     def move(self, *, epoch: int, number: int) -> None:
-        """It has come so far."""
-        self._epoch, self._number = epoch, number
+        """It has come so far; what was numbered here during the look is not forgotten."""
+        with self._lock:
+            self._number = max(self._number, number) if epoch == self._epoch else number
+            self._epoch = epoch
 
     def numbered(self, number: int) -> None:
         """This process has given that number to a record, and its commit was answered.
 
         Before it has looked it knows of no epoch to hold a number against.
         """
-        if self._epoch:
-            self._number = max(self._number, number)
+        with self._lock:
+            if self._epoch:
+                self._number = max(self._number, number)
 
 
 class _Clock:

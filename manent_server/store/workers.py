@@ -239,12 +239,6 @@ def holds_lease(tx: Transaction, lease: Lease, *, at: datetime) -> bool:
     return row is not None and row.token == lease.token and row.until > at
 
 
-def is_leased(tx: Transaction, name: str, *, at: datetime) -> bool:
-    """Whether anybody has a lease."""
-    row = tx.connection.execute(_lease_of(tx.tables), {"name": name, **tx.floor}).one_or_none()
-    return row is not None and bool(row.until > at)
-
-
 def term(tx: Transaction, name: str) -> Term | None:
     """How a lease stands, whoever has it."""
     row = tx.connection.execute(_lease_of(tx.tables), {"name": name, **tx.floor}).one_or_none()

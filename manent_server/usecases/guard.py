@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 from manent_server.domain import installation as rules
 from manent_server.domain.access import MANENT
-from manent_server.domain.errors import Unavailable
 from manent_server.domain.installation import Known
 from manent_server.store import installation as installations
 from manent_server.store import records
@@ -91,11 +90,16 @@ class Guard:
             Changed: Nothing may go on here: this process is to end and start anew.
         """
         # Before the look: what is numbered during it need not be in what it sees.
-        known = self._with_own_numbers(self._known) if self._known else None
+        numbered = self._store.watermark.values["known_number"]
         with self._store.read() as tx:
             row = installations.read(tx)
-        if row is None or known is None or row.id != known.installation:
+        if row is None or self._known is None or row.id != self._known.installation:
             raise Changed("the database was replaced by another one")
+        known = self._known
+        if known.epoch == row.epoch:
+            # What this process has numbered itself since it looked last counts too. In an epoch it
+            # has not seen yet that lies beyond the beginning, and says nothing of the one before.
+            known = known.with_number(numbered)
         if row.is_fenced or rules.went_back(known, row.reached):
             # Also where somebody was faster: what is known here counts.
             settled = self._store.repeat(lambda tx: self._settle(tx, known), patience=patience)
@@ -114,12 +118,6 @@ class Guard:
             return row
 
         def begin(tx: Transaction) -> Installation | None:
-            if installations.is_served(tx):
-                # A dump is being read in, table by table: what comes last tells which it is.
-                raise Unavailable(
-                    "the database has no row of its installation, but a history",
-                    next="let the restore come to its end; then start again",
-                )
             installations.begin(tx)
             return installations.read(tx)
 
@@ -143,10 +141,6 @@ class Guard:
                 row.number,
             )
         return kept or Known(row.id)
-
-    def _with_own_numbers(self, known: Known) -> Known:
-        """What this process has numbered itself since it looked last counts too."""
-        return known.with_number(self._store.watermark.values["known_number"])
 
     def _follow(self, row: Installation) -> None:
         """It has come further."""

@@ -9,8 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from manent_migrations.naming import Naming
-from manent_server.domain.checkup import Finding, durability
+from manent_server.bootstrap import rota
+from manent_server.domain import checkup
+from manent_server.domain.checkup import Finding, HeldLease, durability
 from manent_server.domain.secret import Secret
+from manent_server.retention import prune
 from manent_server.settings.values import NoticeRetry, Webhook
 from manent_server.store import audit_positions as positions
 from manent_server.store import examination, migrate, notices, workers
@@ -67,6 +70,15 @@ def test_leases(core: Core) -> None:
     found = look()
     has(found, "fail", "nobody holds: wake")
     assert "recovery" not in found.words
+
+
+def test_the_lease_of_a_prune_is_nobodys_between_two_rounds(core: Core) -> None:
+    """However long a lease lasts: it is given up, so that a person's command may have it."""
+    lasts, now = timedelta(seconds=90), core.at()
+    expected = {prune.LEASE: rota.rota(core.desk, lasts).of_workers[prune.LEASE]}
+    for silent, level in ((60, "ok"), (600, "fail")):
+        row = HeldLease(prune.LEASE, "w1:ab", now - timedelta(seconds=silent))
+        has(checkup.leases([row], expected, set(), at=now, lasts=lasts), level)
 
 
 def test_workers(core: Core) -> None:

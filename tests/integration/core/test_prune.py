@@ -359,6 +359,15 @@ def test_rounds_prune_by_the_configuration_once_in_an_interval(core: Core) -> No
     pruning.Rounds(core.desk).round()  # another process, the same interval
     assert len(left(core)) == 2
 
+    with core.store.write() as tx:  # an end that a clock has drawn which was set back since
+        rest = sa.update(tx.tables.leases).where(tx.tables.leases.c.name == "retention:rest")
+        tx.connection.execute(rest.values(until=tx.now() + 9 * DAY))
+    rounds.round()
+    assert len(left(core)) == 1
+    old_bad(core, "4", 100)
+    rounds.round()
+    assert len(left(core)) == 2
+
 
 def test_artifacts_nothing_needs_go_from_the_workers_disk(core: Core, tmp_path: Path) -> None:
     needed, unneeded, fresh = "a" * 64, "b" * 64, "c" * 64

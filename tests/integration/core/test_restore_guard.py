@@ -104,6 +104,34 @@ def test_what_a_process_has_numbered_itself_it_knows_at_once(core: Core) -> None
     unfence(core)
 
 
+def test_what_is_numbered_during_a_look_is_not_forgotten(core: Core) -> None:
+    """B139: the look saw less than has been numbered by the time it has its answer."""
+    keeper = guard(core, settled(core))
+    assert keeper.look()
+    known = core.store.watermark.values
+    core.store.watermark.numbered(known["known_number"] + 1)
+    core.store.watermark.move(epoch=known["known_epoch"], number=known["known_number"])
+    with pytest.raises(Changed, match="went back in time"):
+        keeper.watch()
+    unfence(core)
+
+
+def test_what_is_numbered_in_a_later_epoch_says_nothing_of_the_one_before(core: Core) -> None:
+    """B139: it was restored and opened while this process stood still, and numbers before it
+    looks: nothing went back since."""
+    keeper = guard(core, settled(core))
+    assert keeper.look()
+    memory = gone_back(core)
+    assert guard(core, memory, name="w2", fences=False).look()
+    core.store.watermark.move(epoch=1, number=1)  # as its process, which has not looked
+    mark.put(core.desk, MarkRequest(Sort.HOLD, "now", "shop", "staging"), caller=ADMIN)
+    head(core)
+    assert core.store.watermark.values["known_number"] > standing(core).began
+    keeper.watch()
+    assert standing(core).epoch == 2
+    assert [r["action"] for r in core.rows("audit")].count("restore.opened") == 1
+
+
 def test_the_highest_of_all_memories_counts(core: Core) -> None:
     """B139: two workers with files of their own: the fence knows what the one knows that had
     seen more, also when it comes later."""
@@ -188,8 +216,8 @@ def test_half_a_restored_database_is_no_new_one(core: Core) -> None:
     with pytest.raises(Unavailable, match="but a history"):
         guard(core, memory).look()
     with core.store.write() as tx:
-        installation.begin(tx)
-        installation.update(tx, id=row.id)
+        values = {"one": 1, "id": row.id, "epoch": 1, "began": 0, "reload_asked": 0}
+        tx.connection.execute(tx.tables.installation.insert(), values | {"created_at": tx.now()})
     assert not guard(core, memory).look()
 
 

@@ -57,6 +57,7 @@ def lease(name: str, holder: str = "w1:ab", seconds: float = 10) -> HeldLease:
         ([lease("wake", seconds=60), lease("audit")], "fail", "wake"),
         ([lease("wake", "w2:ab"), lease("audit")], "warn", "w2"),
         ([lease("wake"), lease("audit"), lease("old", seconds=-1000)], "ok", ""),
+        ([lease("wake"), lease("audit"), lease("retention:rest", "ab", 3600)], "ok", ""),
         ([lease("wake"), lease("audit"), lease("keys", seconds=-3000)], "ok", ""),
         ([lease("wake"), lease("audit"), lease("keys", seconds=-3700)], "fail", "holds: keys"),
     ],
