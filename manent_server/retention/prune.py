@@ -16,7 +16,7 @@ from manent_server.domain import access, duration
 from manent_server.domain.access import Caller
 from manent_server.domain.errors import Conflict, Invalid, Unavailable
 from manent_server.domain.retention import Kept, Policy
-from manent_server.domain.tally import PRUNE_ENDED, PRUNED
+from manent_server.domain.tally import PRUNE_ENDED, PRUNED, Key
 from manent_server.engine import inspection
 from manent_server.engine.dispatch import workflow_id
 from manent_server.retention.keeping import Keeping, survey
@@ -188,6 +188,8 @@ class Pruner:
         self._pulse_at = 0.0
         # Of those that would go in a dry run: whatever they refer to is not held by them.
         self._going: set[str] = set()
+        # On record; the newest go first, so hardly any batch has a later one to note.
+        self._holes: dict[Key, int] = {}
 
     def run(self) -> Tally:
         """Look at every old deploy, the newest first.
@@ -314,7 +316,11 @@ class Pruner:
             self._desk.dispatcher.client.delete_workflows(copies)
         times = [row.requested_at.isoformat() for row in batch]
         span = {"from": min(times), "to": max(times)}
-        return self._recorded(lambda tx: retention.delete(tx, ids, before=before), span)
+        gone = self._recorded(
+            lambda tx: retention.delete(tx, ids, before=before, holes=self._holes), span
+        )
+        self._holes.update(gone.holes)
+        return gone
 
     def _recorded(self, delete: Callable[[Transaction], Gone], span: Mapping[str, str]) -> Gone:
         """Delete a batch and put it on record, in one transaction.

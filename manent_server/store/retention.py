@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from manent_server.domain.deploy import Kind, Outcome, State
 from manent_server.domain.tally import PRUNED_UNTIL, Key
 from manent_server.store import tallies
+from manent_server.store.among import among
 from manent_server.store.deploys import LIVE_STATES
 from manent_server.store.transaction import Transaction
 
@@ -196,7 +197,7 @@ def referrers(tx: Transaction, ids: Sequence[str]) -> dict[str, set[str]]:
     d = tx.tables.deploys
     found: dict[str, set[str]] = {}
     for link in _LINKS:
-        query = sa.select(d.c[link], d.c.id).where(d.c[link].in_(ids))
+        query = sa.select(d.c[link], d.c.id).where(among(tx, d.c[link], ids))
         for of, by in tx.connection.execute(query):
             found.setdefault(of, set()).add(by)
     return found
@@ -236,39 +237,64 @@ def delete_empty_runs(tx: Transaction, *, before: datetime, limit: int) -> int:
 
 @dataclass(frozen=True)
 class Gone:
-    """What one batch removed."""
+    """What one batch removed.
+
+    Attributes:
+        deploys: Their ids.
+        runs: Of schedules, how many.
+        approvals: How many.
+        holes: What was noted of where figures have holes now; higher than what was known.
+    """
 
     deploys: tuple[str, ...] = ()
     runs: int = 0
     approvals: int = 0
+    holes: Mapping[Key, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether that was anything."""
         return bool(self.deploys or self.runs)
 
 
-def delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
+def delete(
+    tx: Transaction, ids: Sequence[str], *, before: datetime, holes: Mapping[Key, int]
+) -> Gone:
     """Remove ended deploys with all that belongs to them, in the order given: the newest first.
 
     Rows somebody holds stay, and so does what the inventory or another deploy refers to by
     now: the database refuses to let it go.
+
+    Args:
+        tx: For writing.
+        ids: A batch.
+        before: What ended later stays.
+        holes: Already on record of where figures have holes; it need not be noted again.
     """
     try:
         with tx.savepoint():
-            return _delete(tx, ids, before=before)
+            return _delete(tx, ids, before=before, known=holes)
     except sa.exc.IntegrityError:
         if len(ids) == 1:
             return Gone()
-    each = [delete(tx, [one], before=before) for one in ids]
-    gone = tuple(one for part in each for one in part.deploys)
-    return Gone(gone, sum(part.runs for part in each), sum(part.approvals for part in each))
+    gone = Gone()
+    for one in ids:
+        part = delete(tx, [one], before=before, holes={**holes, **gone.holes})
+        gone = Gone(
+            gone.deploys + part.deploys,
+            gone.runs + part.runs,
+            gone.approvals + part.approvals,
+            {**gone.holes, **part.holes},
+        )
+    return gone
 
 
-def _delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
-    d, r = tx.tables.deploys, tx.tables.schedule_runs
+def _delete(
+    tx: Transaction, ids: Sequence[str], *, before: datetime, known: Mapping[Key, int]
+) -> Gone:
+    t, d = tx.tables, tx.tables.deploys
     free = (
         sa.select(d.c.id, d.c.application, d.c.environment, d.c.state, d.c.ended_at)
-        .where(d.c.id.in_(ids), d.c.ended_at < before)
+        .where(among(tx, d.c.id, ids), d.c.ended_at < before)
         .order_by(d.c.id)
         .with_for_update(skip_locked=True)
     )
@@ -276,33 +302,39 @@ def _delete(tx: Transaction, ids: Sequence[str], *, before: datetime) -> Gone:
     gone = [one for one in ids if one in held]
     if not gone:
         return Gone()
-    _note(tx, list(held.values()))
-    runs = tx.connection.execute(sa.delete(r).where(r.c.deploy.in_(gone))).rowcount
-    t = tx.tables
-    asked = sa.select(t.approvals.c.id).where(t.approvals.c.deploy.in_(gone))
+    holes = {key: at for key, at in _holes(held.values()).items() if at > known.get(key, 0)}
+    tallies.reach(tx, holes)
+    runs = _delete_of(tx, t.schedule_runs, gone)
+    asked = sa.select(t.approvals.c.id).where(among(tx, t.approvals.c.deploy, gone))
     tx.connection.execute(sa.delete(t.votes).where(t.votes.c.approval.in_(asked)))
-    of_mine = t.approvals.c.deploy.in_(gone)
-    approvals = tx.connection.execute(sa.delete(t.approvals).where(of_mine)).rowcount
+    approvals = _delete_of(tx, t.approvals, gone)
     for table in (t.logs, t.attempts, t.steps, t.wakes):
-        tx.connection.execute(sa.delete(table).where(table.c.deploy.in_(gone)))
+        _delete_of(tx, table, gone)
     if tx.dialect == "sqlite":
         # It looks at each reference at once: what refers goes before what it refers to.
         one = sa.delete(d).where(d.c.id == sa.bindparam("gone"))
         for name in gone:
             tx.connection.execute(one, {"gone": name})
     else:
-        tx.connection.execute(sa.delete(d).where(d.c.id.in_(gone)))
-    return Gone(tuple(gone), runs, approvals)
+        tx.connection.execute(sa.delete(d).where(among(tx, d.c.id, gone)))
+    return Gone(tuple(gone), runs, approvals, holes)
 
 
-def _note(tx: Transaction, gone: Sequence[Any]) -> None:
-    """Keep until when figures of a place have a hole, by the last of its deploys that count."""
+def _delete_of(tx: Transaction, table: sa.Table, deploys: Sequence[str]) -> int:
+    """Remove what a table has of deploys; how many rows."""
+    return tx.connection.execute(
+        sa.delete(table).where(among(tx, table.c.deploy, deploys))
+    ).rowcount
+
+
+def _holes(gone: Iterable[Any]) -> dict[Key, int]:
+    """Until when figures of a place have a hole, by the last of its deploys that count."""
     until: dict[Key, int] = {}
     for row in gone:
         if row.state in _COUNTED:
             key = PRUNED_UNTIL, f"{row.application}|{row.environment}"
             until[key] = max(until.get(key, 0), math.ceil(row.ended_at.timestamp()))
-    tallies.reach(tx, until)
+    return until
 
 
 def _here(d: sa.Table, place: Place) -> tuple[sa.ColumnElement[bool], ...]:

@@ -7,6 +7,7 @@ import pytest
 from manent_server.domain.access import Caller, Grant
 from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Invalid, NotFound
+from manent_server.retention import prune as pruning
 from manent_server.usecases import dora
 from manent_server.usecases.requests import DoraRequest, PruneRequest
 from tests.integration.core.running import Running
@@ -84,6 +85,22 @@ def test_a_deploy_that_ended_long_after_it_was_asked_for_leaves_its_hole(core: C
     aged(core, good(core, "3"), 118)
     assert pruned(core)["deploys"] == 1
     assert not only(core, first=(core.at() - 118 * DAY).date())["coverage"]["complete"]
+
+
+def test_a_later_batch_moves_the_hole_where_its_deploys_ended_later(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "_SMALLEST", 1)
+    monkeypatch.setattr(pruning, "_LARGEST", 1)
+    old_good(core, "1", 120)
+    late = aged(core, bad(core, "2"), 95)
+    core.set(late, requested_at=core.at() - 119 * DAY)
+    for days in (110, 100, 98):
+        aged(core, bad(core, "3"), days)
+    aged(core, good(core, "4"), 93)
+    assert pruned(core)["deploys"] == 4
+    assert not only(core, first=(core.at() - 96 * DAY).date())["coverage"]["complete"]
+    assert only(core, first=(core.at() - 94 * DAY).date())["coverage"]["complete"]
 
 
 def test_what_is_gone_as_a_whole_is_told_too(core: Core) -> None:

@@ -341,7 +341,7 @@ def test_a_rollback_asked_for_while_its_target_is_pruned_is_never_left_hanging(
 
 def _delete(core: Core, ids: list[str]) -> Sequence[str]:
     with core.store.write() as tx:
-        return pruning.retention.delete(tx, ids, before=core.at()).deploys
+        return pruning.retention.delete(tx, ids, before=core.at(), holes={}).deploys
 
 
 def test_rounds_prune_by_the_configuration_once_in_an_interval(core: Core) -> None:
