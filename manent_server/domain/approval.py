@@ -5,6 +5,7 @@ any of them is another question, to which nobody has said anything yet.
 """
 
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -155,23 +156,32 @@ def meant(name: str, people: People) -> frozenset[str]:
 
     A bare id is one person's at GitHub and another's at GitLab: who wrote a change is either.
     """
+    return _meant(name, _by_name(people))
+
+
+def _meant(name: str, known: Mapping[str, set[str]]) -> frozenset[str]:
     wanted = person(name)
-    found = {
-        person(login)
-        for login, known in people.items()
-        if person(login) == wanted or wanted in {person(handle) for handle in known.handles}
-    }
-    return frozenset({wanted, *found})
+    return frozenset({wanted, *known.get(wanted, ())})
+
+
+def _by_name(people: People) -> Mapping[str, set[str]]:
+    """The identities behind every name: many changes are looked up among many people."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for login, known in people.items():
+        for name in (login, *known.handles):
+            found[person(name)].add(person(login))
+    return found
 
 
 def excluded(subject: Subject, people: People) -> dict[str, str]:
     """The identities that must not approve, each with the reason."""
-    asked = subject.requester
-    reasons = [(author, "wrote one of its changes") for author in subject.authors]
+    asked, known = subject.requester, _by_name(people)
+    authors = dict.fromkeys(subject.authors)
+    reasons = [(author, "wrote one of its changes") for author in authors]
     if asked.acts_for is not None:
         reasons.append((asked.acts_for, "is who the program that asked for it acts for"))
     reasons.append((asked.login or asked.principal, "asked for it"))
-    found = {one: why for name, why in reasons for one in meant(name, people)}
+    found = {one: why for name, why in reasons for one in _meant(name, known)}
     if asked.login is None:
         found[f"{SERVICE}{asked.principal}"] = "asked for it"
     return found
@@ -188,7 +198,10 @@ def groups_of(voter: Voter, people: People) -> frozenset[str]:
 
 def why_not(rule: Rule, voter: Voter, subject: Subject, people: People) -> str | None:
     """Why a voter has no say under a rule, in words; None: it has."""
-    barred = excluded(subject, people)
+    return _why_not(rule, voter, excluded(subject, people), people)
+
+
+def _why_not(rule: Rule, voter: Voter, barred: Mapping[str, str], people: People) -> str | None:
     if voter.identity in barred:
         return barred[voter.identity]
     named = frozenset((*rule.members, *rule.required))
@@ -207,11 +220,12 @@ def judge(rule: Rule, votes: Iterable[Vote], subject: Subject, people: People) -
     """What the votes for one digest come to: who is in force now counts, each once."""
     counting: dict[str, Voter] = {}
     lapsed: dict[str, str] = {}
+    barred = excluded(subject, people)
     for vote in votes:
         if vote.decision != Said.APPROVE:
             continue
         mine = vote.voter.identity
-        reason = vote.void or why_not(rule, vote.voter, subject, people)
+        reason = vote.void or _why_not(rule, vote.voter, barred, people)
         if reason is None:
             counting.setdefault(mine, vote.voter)
         else:

@@ -1,6 +1,7 @@
 """Who counts, who does not, and what is missing."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,23 @@ def test_an_id_that_two_people_have_at_two_places_bars_both():
         subject = Subject(Requester("ann", "ann"), (author,))
         found = approval.judge(rule, [yes("amy"), yes("zoe")], subject, people)
         assert {who for who, _ in found.lapsed} == barred
+
+
+def test_many_changes_among_many_people_take_no_time():
+    """Each person is looked at once, not once for each change and vote: a page has many of them."""
+    people = {f"p{n}": Person(handles=frozenset({f"{n}", f"p{n}@example"})) for n in range(1000)}
+    subject = Subject(Requester("ann", "ann"), tuple(f"p{n}@example" for n in range(500)))
+    looked = [0]
+
+    class Counted(dict[str, Person]):
+        def items(self) -> Any:
+            looked[0] += 1
+            return super().items()
+
+    votes = [yes(f"p{n}") for n in range(498, 502)]
+    found = approval.judge(Rule("r", quorum=2), votes, subject, Counted(people))
+    assert (found.approvers, len(found.lapsed)) == (("p500", "p501"), 2)
+    assert looked[0] == 1
 
 
 def test_the_program_of_somebody_who_has_no_say_has_none():
