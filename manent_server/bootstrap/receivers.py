@@ -4,7 +4,6 @@ import socket
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +24,6 @@ from manent_server.worker.lookout import Lookout
 from manent_server.worker.loops import Job
 
 _EVERY: Final = timedelta(milliseconds=500)
-_records = attrgetter("records")
 
 
 def jobs(settings: Settings, lookout: Lookout) -> list[Job]:
@@ -39,14 +37,19 @@ def jobs(settings: Settings, lookout: Lookout) -> list[Job]:
         ConfigurationError: The key that signs cannot be used.
     """
     seal = Seal(settings.audit.key) if settings.audit.key is not None else None
-    chainer = Job("audit", _EVERY, lambda desk: lookout.when(_records, Chainer(desk, seal).round))
+
+    def chains(desk: Desk) -> Callable[[], object]:
+        mine = Chainer(desk, seal)
+        return lookout.when(lambda seen: seen.records or mine.is_due(), mine.round)
+
     found: dict[str, Callable[[], Receiver]] = {
         name: partial(_stream, sink) for name, sink in settings.audit.sinks.items()
     }
     file = settings.audit.file
     if file is not None:
         found[FILE] = partial(_file, file, settings.audit.file_limit)
-    return [chainer, *(_job(name, make, lookout) for name, make in found.items())]
+    receivers = (_job(name, make, lookout) for name, make in found.items())
+    return [Job("audit", _EVERY, chains), *receivers]
 
 
 def _job(name: str, make: Callable[[], Receiver], lookout: Lookout) -> Job:

@@ -15,10 +15,33 @@ LONGEST: Final = timedelta(hours=24)
 Claims = Mapping[str, Any]
 
 _OF_PULL_REQUESTS: Final = {
-    "event_name": frozenset({"pull_request", "pull_request_target", "pull_request_review"}),
+    "event_name": frozenset(
+        {
+            "pull_request",
+            "pull_request_target",
+            "pull_request_review",
+            "pull_request_review_comment",
+        }
+    ),
     "pipeline_source": frozenset({"merge_request_event", "external_pull_request_event"}),
 }
 _REFS_OF_PULL_REQUESTS: Final = ("refs/pull/", "refs/merge-requests/")
+# What the issuers of jobs say of them, and nobody of a person: GitHub, GitLab, Kubernetes, others.
+_OF_JOBS: Final = (
+    "job_workflow_ref",
+    "workflow_ref",
+    "repository_id",
+    "run_id",
+    "ci_config_ref_uri",
+    "pipeline_source",
+    "pipeline_id",
+    "project_id",
+    "job_id",
+    "kubernetes.io",
+    "pipelineUuid",
+    "pipeline_slug",
+    "oidc.circleci.com/project-id",
+)
 # Where the id of what was built stands, and of the person that had it built; by system.
 _BUILDS: Final = {"github": ("repository_id", "actor_id"), "gitlab": ("project_id", "user_id")}
 
@@ -92,6 +115,25 @@ def _instant(claims: Claims, name: str) -> float:
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 2**40:
         raise AssertionRefused(f"its {name} is no time")
     return float(found)
+
+
+def is_of_job(claims: Claims) -> bool:
+    """Whether a job had it made.
+
+    An issuer may serve people and jobs alike, and a job chooses its audience: with that of people
+    it would be one more person, in the groups of whoever had it run.
+    """
+    return any(name in claims for name in _OF_JOBS)
+
+
+def demand_mine(claims: Claims, client: str) -> None:
+    """Refuse what a person has got at another client, whoever may read it there.
+
+    Raises:
+        AssertionRefused: It names another.
+    """
+    if claims.get("azp", client) != client:
+        raise AssertionRefused("it was made for another client (azp)")
 
 
 def demand_no_pull_request(claims: Claims) -> None:

@@ -79,7 +79,8 @@ def _grants(
     if basis.principal.startswith(_TRUST):
         rule = basis.principal.removeprefix(_TRUST).partition("#")[0]
         return granted.trust.get(rule, ())
-    is_by_groups = basis.session == GROUPS or basis.principal.startswith(_OIDC)
+    # Whoever came by a chat is named as a person, whatever sign-in of theirs was at the provider.
+    is_by_groups = bool(basis.session) or basis.principal.startswith(_OIDC)
     return of_groups if is_by_groups else None
 
 

@@ -1,6 +1,8 @@
 """The chainer: committed records get their numbers, without a hole, and the hash of all before."""
 
-from datetime import timedelta
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from manent_server.domain import audit as rules
@@ -30,42 +32,64 @@ class Chainer:
     Args:
         desk: The collaborators; each writing transaction asks for the lease.
         signer: Who signs; None for nobody.
+        clock: Seconds, never set back.
     """
 
-    def __init__(self, desk: Desk, signer: Signer | None = None) -> None:
+    def __init__(
+        self, desk: Desk, signer: Signer | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._desk = desk
         self._signer = signer
+        self._clock = clock
+        # What whoever chained before has left unsigned is asked for once.
+        self._signs_at: float | None = clock() if signer is not None else None
+
+    def is_due(self) -> bool:
+        """Whether a place is to be signed now, though nothing new was written."""
+        return self._signs_at is not None and self._clock() >= self._signs_at
 
     def round(self) -> None:
         """Chain what was committed since the last round."""
         with self._desk.store.read() as tx:
-            if not audit.has_waiting(tx):
-                return
-        chain(self._desk)
-        if self._signer is not None:
-            self._checkpoint(self._signer)
+            is_waiting = audit.has_waiting(tx)
+        if is_waiting:
+            chain(self._desk)
+        if self._signer is not None and (is_waiting or self.is_due()):
+            wait = self._checkpoint(self._signer)
+            self._signs_at = None if wait is None else self._clock() + wait.total_seconds()
 
-    def _checkpoint(self, signer: Signer) -> None:
-        """Put on record, signed, which hash the last number has, if that is due."""
+    def _checkpoint(self, signer: Signer) -> timedelta | None:
+        """Put on record, signed, which hash the last number has, if that is due.
 
-        def work(tx: Transaction) -> None:
+        Returns:
+            When it will be; None: not before something is written.
+        """
+
+        def work(tx: Transaction) -> timedelta | None:
             number, last = audit.head(tx)
             found = audit.last_checkpoint(tx)
             at = tx.now()
-            if found is not None and not _is_due(found, number, at - found.at):
-                return
+            wait = _wait(found, number, at)
+            if wait is None or wait > timedelta(0):
+                return wait
             signature = signer.sign(rules.seal(number, last, rules.instant(at)))
             detail: dict[str, Any] = {"number": number, "hash": last}
             detail |= {"key": signer.name, "signature": signature}
             audit.write_audit(tx, Deed(MANENT, rules.CHECKPOINT, detail=detail), at=at)
+            return None
 
-        self._desk.store.once(work)
+        return self._desk.store.once(work)
 
 
-def _is_due(last: audit.Checkpoint, number: int, age: timedelta) -> bool:
+def _wait(last: audit.Checkpoint | None, number: int, at: datetime) -> timedelta | None:
+    """How long until the chain up to a number is to be signed; None: there is nothing new."""
     # Its own record is one of the new ones.
-    new = number - last.number - 1
-    return new >= _RECORDS or (new > 0 and age >= _AGE)
+    new = number - (last.number + 1 if last is not None else 0)
+    if new <= 0:
+        return None
+    if last is None or new >= _RECORDS:
+        return timedelta(0)
+    return max(timedelta(0), _AGE - (at - last.at))
 
 
 def chain(desk: Desk) -> None:

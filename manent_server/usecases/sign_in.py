@@ -75,9 +75,11 @@ class _Proven:
 def _proven(known: Access, claims: Claims, issuer: str, at: datetime) -> list[_Proven]:
     """Everything the token proves here: a person, or a job by each rule it meets."""
     found = []
-    for name, one in known.oidc.items():
+    people = {} if assertions.is_of_job(claims) else known.oidc
+    for name, one in people.items():
         if one.issuer == issuer and assertions.is_for(claims, one.client_id):
             assertions.demand(claims, issuer=issuer, audience=one.client_id, at=at)
+            assertions.demand_mine(claims, one.client_id)
             groups = assertions.groups(claims, one.groups_claim)
             principal = f"{OIDC}{issuer}#{claims['sub']}"
             found.append(_Proven(f"{OIDC}{name}", principal, known.groups_max_age, groups))

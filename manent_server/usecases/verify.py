@@ -1,15 +1,28 @@
 """Verify: whether the record is what was chained, from its first number to its last."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from manent_server.domain.audit import NO_BEGINNING, Break, Known, Link, Signed, Walk
+from manent_server.domain.audit import (
+    CHECKPOINT,
+    NO_BEGINNING,
+    Break,
+    Known,
+    Link,
+    Signed,
+    Walk,
+    parse,
+)
 from manent_server.store import audit
 from manent_server.store.transaction import Store
 
 _BATCH: Final = 5000
+_FEW: Final = 5
+_UNSIGNED: Final = timedelta(hours=2)
+"""Twice as long as a server that signs leaves records unsigned: by their own instants."""
 Batch = Sequence[Sequence[Any]]
 """Values of links."""
 
@@ -50,6 +63,8 @@ def verify(store: Store, *, known: Known | None = None, signed: Signed | None = 
     """
     walk = Walk(known, signed, lambda number: _exactly(store, number))
     broken = _along(store, walk) or walk.end() or _beside(store)
+    if broken is None and signed is not None and walk.number:
+        broken = _unsigned(store, walk)
     with store.read() as tx:
         waiting = audit.waiting(tx)
     return Verified(
@@ -99,6 +114,34 @@ def _exactly(store: Store, number: int) -> str:
     with store.read() as tx:
         found = audit.links(tx, after=number - 1, limit=1, exact=True)
     return Link(*found[0]).head if found else NO_BEGINNING
+
+
+def _unsigned(store: Store, walk: Walk) -> Break | None:
+    """A chain that nobody signs any more: whoever makes one anew leaves the signatures out."""
+    first = (walk.signed_to or 0) + 1
+    if walk.signed_to is not None:
+        with store.read() as tx:
+            after = _records(audit.links(tx, after=walk.signed_to, limit=_FEW))
+            ends = after[:1] + _records(audit.links(tx, after=walk.number - 1, limit=1))
+        if not after or _apart(ends) <= _UNSIGNED:
+            return None
+    detail = f"from number {first} on nothing is signed by a key that is trusted"
+    return Break("unsigned", first, detail)
+
+
+def _records(batch: Batch) -> list[Mapping[str, Any]]:
+    """What they say, without the signatures among them."""
+    found = [parse(str(Link(*values).text)) for values in batch]
+    return [record for record in found if record["action"] != CHECKPOINT]
+
+
+def _apart(records: Sequence[Mapping[str, Any]]) -> timedelta:
+    """Between the first and the last, by what they say themselves."""
+    try:
+        instants = [datetime.fromisoformat(str(record["at"])) for record in records]
+        return instants[-1] - instants[0]
+    except (ValueError, TypeError):  # only force puts another kind of instant there
+        return timedelta.max
 
 
 def _beside(store: Store) -> Break | None:

@@ -188,6 +188,73 @@ def test_a_job_that_is_not_trusted_is_told_why(
     assert why in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        # GitLab, GitHub and Kubernetes sign for whatever audience a job asks for.
+        ({"project_id": "7", "pipeline_id": "9"}, "no rule"),
+        ({"repository_id": "7", "job_workflow_ref": "o/r/.github/workflows/x.yml@main"}, "no rule"),
+        ({"kubernetes.io": {"namespace": "shop"}}, "no rule"),
+        ({"azp": "another-client"}, "azp"),
+    ],
+)
+def test_a_job_is_no_person_whatever_audience_it_asks_for(
+    core: Core, client: TestClient, idp: providers.Provider, more: dict[str, Any], why: str
+):
+    """Else whoever may start one would be a second person, in the groups the token names."""
+    before = len(core.rows("sessions"))
+    answer = sign_in(client, idp.token(aud="manent", sub="p:7", groups=["dev"], **more))
+    assert answer.status_code == 401
+    assert why in answer.json()["detail"]
+    assert len(core.rows("sessions")) == before
+
+
+def test_jobs_and_people_may_share_an_audience(
+    core: Core, client: TestClient, idp: providers.Provider, configured: Access
+):
+    rule = replace(configured.trust["shop"], audience="manent")
+    core.configure(access=replace(configured, trust={"shop": rule}))
+    assert sign_in(client, job(idp, aud="manent")).json()["source"] == "trust:shop"
+    assert sign_in(client, idp.token(aud="manent", azp="manent")).json()["source"] == "oidc:company"
+
+
+def test_a_sign_in_ends_where_another_issuer_takes_the_place_of_its_own(
+    client: TestClient, core: Core, idp: providers.Provider, configured: Access
+):
+    """The name of a provider is no promise: who signed in was somebody of the issuer of then."""
+    token = sign_in(client, idp.token(sub="11")).json()["token"]
+    assert client.get("/api/v1/auth", headers=bearer(token)).status_code == 200
+    other = replace(configured.oidc["company"], issuer="https://other.example")
+    core.configure(access=replace(configured, oidc={"company": other}))
+    assert client.get("/api/v1/auth", headers=bearer(token)).status_code == 401
+
+
+def test_a_token_has_no_right_that_its_groups_are_denied(
+    core: Core, client: TestClient, configured: Access
+):
+    """Deny wins over a role of one's own, and for a group one is listed in as for a token's."""
+    out = (Grant("deployer", ("shop",), deny=True),)
+    people = {"cy": Person(groups=("out",), principals=("cy-laptop",), ids={})}
+    core.configure(access=replace(configured, roles={"out": out}, people=people))
+    body = {"application": "shop", "environment": "staging", "version": "9"}
+    for more in ({"name": "ci", "groups": ["out"]}, {"name": "cy-laptop", "kind": "person"}):
+        made = admin(core, client, role="admin", **more)
+        asked = client.post("/api/v1/deploys", json=body, headers=bearer(made["token"]))
+        assert (asked.status_code, asked.json()["code"]) == (403, "not_allowed")
+    made = admin(core, client, role="admin", groups=["in"])
+    asked = client.post("/api/v1/deploys", json=body, headers=bearer(made["token"]))
+    assert asked.status_code == 202
+
+
+def test_a_token_ends_with_its_time(core: Core, client: TestClient):
+    made = admin(core, client, role="viewer", expires="1h")
+    assert client.get("/api/v1/auth", headers=bearer(made["token"])).status_code == 200
+    with core.store.write() as tx:
+        t = tx.tables.tokens
+        tx.connection.execute(t.update().where(t.c.id == made["id"]).values(expires_at=long_ago()))
+    assert client.get("/api/v1/auth", headers=bearer(made["token"])).status_code == 401
+
+
 def test_a_token_that_somebody_else_signed_is_refused(client: TestClient, idp: providers.Provider):
     said = signer.claims(iss=idp.issuer, aud="manent")
     forged = [

@@ -11,7 +11,7 @@ from manent_server.domain.approval import Rule
 from manent_server.domain.errors import ManentError, NotAllowed, Refused
 from manent_server.settings import ArtifactSource
 from manent_server.sources.artifacts import ArtifactUnavailable
-from manent_server.store import deploys, sessions
+from manent_server.store import deploys, sessions, tokens
 from manent_server.usecases import (
     decide,
     explain,
@@ -170,6 +170,7 @@ def test_a_role_that_was_taken_away_takes_the_votes_along(core: Core, hand: Hand
 def test_a_sign_in_that_an_administrator_ended_takes_its_vote_along(core: Core) -> None:
     """Who signs out by themselves keeps what they have said."""
     ask(core, Rule("release", quorum=2))
+    list_grants(core, sre=Grant("approver"))
     deploy = request(core)
     with core.store.write() as tx:
         for name in ("bob", "eve"):
@@ -184,8 +185,8 @@ def test_a_sign_in_that_an_administrator_ended_takes_its_vote_along(core: Core) 
                 "expires_at": long_ago(),
             }
             sessions.insert(tx, values)
-    say(core, deploy, person("bob", session="s-bob"))
-    say(core, deploy, person("eve", session="s-eve"))
+    say(core, deploy, person("bob", "sre", session="s-bob"))
+    say(core, deploy, person("eve", "sre", session="s-eve"))
     with core.store.write() as tx:
         assert sessions.revoke(tx, "s-eve", at=tx.now())
     assert asked(core, deploy, None)[0]["approvers"] == ["bob", "eve"]
@@ -309,9 +310,7 @@ def test_a_revoked_token_takes_its_vote_along(core: Core, hand: Hand) -> None:
     deploy = request(core)
     with core.store.write() as tx:
         values: dict[str, Any] = {
-            "id": "t1",
             "name": "bob",
-            "hash": "h",
             "shown": "s",
             "role": "approver",
             "kind": "person",
@@ -320,10 +319,12 @@ def test_a_revoked_token_takes_its_vote_along(core: Core, hand: Hand) -> None:
             "created_by": "ann",
             "created_at": tx.now(),
         }
-        tx.connection.execute(tx.tables.tokens.insert().values(**values))
+        for one in ("t1", "t2"):
+            made = tx.tables.tokens.insert().values(**values, id=one, hash=one)
+            tx.connection.execute(made)
     say(core, deploy, person("bob", session="t1"))
     with core.store.write() as tx:
-        tx.connection.execute(tx.tables.tokens.update().values(revoked_at=tx.now()))
+        tokens.revoke(tx, "t1", at=tx.now())
     hand.run(deploy)
     assert where(core, deploy) == ("DELAYED", "awaiting_approval")
     assert "its token was revoked" in explain.explain(core.desk, deploy)["summary"]

@@ -1,16 +1,18 @@
 """Whose word comes from a chat, and for how long: sign-ins, links, what the chat was shown."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from manent_server.domain.access import Grant
 from manent_server.domain.errors import NotSignedIn, Unavailable
-from manent_server.settings.values import Access, Person
+from manent_server.settings.values import Access, Person, Provider
+from manent_server.store import sessions
 from manent_server.usecases import hear, link, tokens, whose
 from manent_server.usecases.whose import Account
-from tests.integration.core.approving import ANN, ask, asked, request
+from tests.integration.core.approving import ANN, ask, asked, list_grants, request
 from tests.integration.core.chatting import RULE, SECRETS, Lounge, text_of
 from tests.rig import chats
 from tests.rig.core import ADMIN
@@ -54,6 +56,24 @@ def test_a_vote_from_a_chat_goes_with_the_sign_in_it_rests_on(room: Lounge):
     room.press(room.button())
     assert len(room.core.rows("votes")) == 3
     assert room.core.deploy(deploy["id"]).approval == "given"
+
+
+def test_a_vote_from_a_chat_goes_with_the_role_of_its_groups(room: Lounge):
+    """It rests on what a sign-in at a provider gives, which is named after the person there."""
+    people = {"alice": Person(groups=(), principals=("oidc:https://idp#1",), ids={"slack": "U1"})}
+    provider = Provider(issuer="https://idp", client_id="manent", groups_claim="groups")
+    roles = {"sre": (Grant("approver"),)}
+    room.core.configure(access=Access(people=people, roles=roles, oidc={"idp": provider}))
+    list_grants(room.core, sre=Grant("approver"))
+    with room.core.store.write() as tx:
+        ends = {"created_at": tx.now(), "expires_at": tx.now() + timedelta(hours=1)}
+        made = {"id": "s1", "hash": "h", "proof": "p", "source": "oidc:idp", "groups": ["sre"]}
+        sessions.insert(tx, made | ends | {"principal": "oidc:https://idp#1"})
+    room.press(room.button(), "U1")
+    [deploy] = room.core.rows("deploys")
+    assert asked(room.core, deploy["id"], None)[0]["approvers"] == ["alice"]
+    list_grants(room.core, sre=Grant("viewer"))
+    assert asked(room.core, deploy["id"], None)[0]["approvers"] == []
 
 
 def test_a_name_taken_from_a_person_leaves_with_what_it_had_linked(room: Lounge):

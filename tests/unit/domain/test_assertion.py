@@ -78,6 +78,7 @@ def test_a_token_that_is_wrong_is_refused_and_says_why(more: dict[str, Any], why
     [
         {"event_name": "pull_request"},
         {"event_name": "pull_request_target"},
+        {"event_name": "pull_request_review_comment", "ref": "refs/heads/main"},
         {"ref": "refs/pull/7/merge"},
         {"pipeline_source": "merge_request_event"},
         {"ref_path": "refs/merge-requests/7/head"},

@@ -28,6 +28,8 @@ OIDC = Basis("oidc:https://idp#1", "s1")
         (OIDC, (), "shop", GONE),
         (Basis("bob", GROUPS), ("sre",), "shop", None),
         (Basis("bob", GROUPS), (), "shop", GONE),
+        (Basis("bob", "s1"), ("sre",), "shop", None),
+        (Basis("bob", "s1"), (), "shop", GONE),
         (Basis("trust:ci#7", "s2"), (), "site", None),
         (Basis("trust:old#7", "s2"), (), "site", GONE),
         (Basis("local:bob@host", ""), (), "shop", None),
