@@ -1,15 +1,12 @@
 """Signing in: tokens and their end, people by a provider, CI jobs by their own identity."""
 
 import io
-import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import requests
 from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
@@ -20,12 +17,10 @@ from manent_server.api.app import create_app
 from manent_server.api.server import Listener
 from manent_server.domain.access import Grant
 from manent_server.settings.values import Access, Person, Provider, Trust
-from manent_server.usecases import refuse, tokens
-from manent_server.usecases.authenticate import USED_EVERY
-from manent_server.usecases.requests import TokenRequest
+from tests.integration.access.signing import admin, bearer
 from tests.rig import provider as providers
 from tests.rig import signer
-from tests.rig.core import ADMIN, Core, long_ago
+from tests.rig.core import Core, long_ago
 from tests.rig.provider import JOB_SECRET
 
 AUDIENCE = "https://manent.example"
@@ -74,25 +69,6 @@ def client(core: Core) -> Iterator[TestClient]:
 
 def sign_in(client: TestClient, assertion: str, **more: Any) -> Any:
     return client.post("/api/v1/auth/sessions", json={"assertion": assertion, **more})
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def admin(core: Core, client: TestClient, **body: Any) -> dict[str, Any]:
-    """A new token, made by an administrator."""
-    mine = tokens.create(core.desk, TokenRequest("root", "admin"), caller=ADMIN)["token"]
-    made = client.post("/api/v1/tokens", json={"name": "ci", **body}, headers=bearer(mine))
-    assert made.status_code == 201, made.text
-    return {**made.json(), "admin": mine}
-
-
-def told(core: Core, action: str) -> dict[str, Any]:
-    """The detail of the newest record of this kind."""
-    last = [row for row in core.rows("audit") if row["action"] == action][-1]
-    found: dict[str, Any] = json.loads(last["record"])["detail"]
-    return found
 
 
 def job(idp: providers.Provider, **more: Any) -> str:
@@ -229,32 +205,6 @@ def test_a_sign_in_ends_where_another_issuer_takes_the_place_of_its_own(
     assert client.get("/api/v1/auth", headers=bearer(token)).status_code == 401
 
 
-def test_a_token_has_no_right_that_its_groups_are_denied(
-    core: Core, client: TestClient, configured: Access
-):
-    """Deny wins over a role of one's own, and for a group one is listed in as for a token's."""
-    out = (Grant("deployer", ("shop",), deny=True),)
-    people = {"cy": Person(groups=("out",), principals=("cy-laptop",), ids={})}
-    core.configure(access=replace(configured, roles={"out": out}, people=people))
-    body = {"application": "shop", "environment": "staging", "version": "9"}
-    for more in ({"name": "ci", "groups": ["out"]}, {"name": "cy-laptop", "kind": "person"}):
-        made = admin(core, client, role="admin", **more)
-        asked = client.post("/api/v1/deploys", json=body, headers=bearer(made["token"]))
-        assert (asked.status_code, asked.json()["code"]) == (403, "not_allowed")
-    made = admin(core, client, role="admin", groups=["in"])
-    asked = client.post("/api/v1/deploys", json=body, headers=bearer(made["token"]))
-    assert asked.status_code == 202
-
-
-def test_a_token_ends_with_its_time(core: Core, client: TestClient):
-    made = admin(core, client, role="viewer", expires="1h")
-    assert client.get("/api/v1/auth", headers=bearer(made["token"])).status_code == 200
-    with core.store.write() as tx:
-        t = tx.tables.tokens
-        tx.connection.execute(t.update().where(t.c.id == made["id"]).values(expires_at=long_ago()))
-    assert client.get("/api/v1/auth", headers=bearer(made["token"])).status_code == 401
-
-
 def test_a_token_that_somebody_else_signed_is_refused(client: TestClient, idp: providers.Provider):
     said = signer.claims(iss=idp.issuer, aud="manent")
     forged = [
@@ -285,61 +235,6 @@ def test_where_two_rules_would_do_one_is_chosen(
     assert (refused.status_code, refused.json()["code"]) == (422, "trust_ambiguous")
     chosen = sign_in(client, job(idp), rule="second").json()
     assert chosen["grants"][0]["role"] == "viewer"
-
-
-def test_a_token_is_made_used_replaced_and_revoked(core: Core, client: TestClient):
-    client.app.state.refusals = refuse.Refusals(core.store)  # type: ignore[attr-defined]
-    old = admin(core, client, role="deployer", applications=["shop"], groups=["sre"])
-    new = admin(core, client, role="deployer", applications=["shop"])
-    assert old["token"].startswith("mnt_s_")
-    for one in (old, new):
-        me = client.get("/api/v1/auth", headers=bearer(one["token"])).json()
-        assert (me["name"], me["kind"], me["source"]) == ("ci", "service", "token")
-    ended = client.delete(f"/api/v1/tokens/{old['id']}", headers=bearer(old["admin"]))
-    assert ended.json()["revoked_at"]
-    assert client.get("/api/v1/auth", headers=bearer(old["token"])).status_code == 401
-    assert client.get("/api/v1/auth", headers=bearer(new["token"])).status_code == 200
-    # Who uses it still is on record; the answer tells nothing.
-    refused = told(core, "access.signin_failed")
-    assert (refused["reason"], refused["name"], refused["token"]) == (
-        "revoked token",
-        "ci",
-        old["id"],
-    )
-    listed = client.get("/api/v1/tokens", headers=bearer(new["admin"])).json()["items"]
-    mine = next(one for one in listed if one["id"] == new["id"])
-    assert mine["last_used_at"]
-    assert "token" not in mine
-
-
-def test_a_use_is_written_now_and_then(core: Core, client: TestClient):
-    made = admin(core, client, role="viewer")
-
-    def used() -> Any:
-        client.get("/api/v1/auth", headers=bearer(made["token"]))
-        return next(row for row in core.rows("tokens") if row["id"] == made["id"])["last_used_at"]
-
-    first = used()
-    assert first is not None
-    assert used() == first
-    with core.store.write() as tx:
-        t = tx.tables.tokens
-        tx.connection.execute(t.update().values(last_used_at=first - USED_EVERY))
-    assert used() >= first
-
-
-def test_a_key_makes_one_token_and_shows_it_once(core: Core, client: TestClient):
-    made = admin(core, client, role="viewer")
-    headers = bearer(made["admin"]) | {"Idempotency-Key": "k-1"}
-    body = {"name": "ci", "role": "viewer", "expires": "90d"}
-    first = client.post("/api/v1/tokens", json=body, headers=headers).json()
-    again = client.post("/api/v1/tokens", json=body, headers=headers).json()
-    assert first["id"] == again["id"]
-    assert (bool(first["token"]), again["token"]) == (True, None)
-    wrong = client.post(
-        "/api/v1/tokens", json=body | {"expires": "soon"}, headers=bearer(made["admin"])
-    )
-    assert wrong.status_code == 422
 
 
 def test_the_command_line_signs_people_and_jobs_in(
@@ -388,24 +283,3 @@ def manent(*arguments: str, environ: dict[str, str]) -> tuple[int, str, str]:
     pace = Pace(sleep=lambda _: None)
     code = run(list(arguments), environ=environ, stdout=out, stderr=err, pace=pace)
     return code, out.getvalue(), err.getvalue()
-
-
-def test_a_stream_ends_as_soon_as_its_token_is_revoked(core: Core, client: TestClient):
-    """Not half a minute later, when the stream would have looked again."""
-    made = admin(core, client, role="viewer")
-    server = Listener(create_app(core.desk), "127.0.0.1", 0)
-    server.start()
-    try:
-        headers = bearer(made["token"]) | {"Accept": "text/event-stream"}
-        with requests.get(
-            f"{server.url}/api/v1/events", headers=headers, stream=True, timeout=10
-        ) as stream:
-            lines = stream.iter_lines()
-            assert next(lines) == b"retry: 1000"
-            client.delete(f"/api/v1/tokens/{made['id']}", headers=bearer(made["admin"]))
-            began = time.monotonic()
-            rest = b"\n".join(lines)
-        assert time.monotonic() - began < 5
-        assert b'"code": "not_signed_in"' in rest
-    finally:
-        server.stop(timedelta(seconds=1))

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from manent_server.domain import audit
 from manent_server.domain.audit import Known
 from manent_server.store import audit as rows
 from manent_server.store import records
@@ -19,9 +18,9 @@ from manent_server.store.transaction import Transaction
 from manent_server.usecases import chain, verify
 from manent_server.usecases.desk import Desk
 from manent_server.worker.loops import Job, Loop
-from tests.rig.core import Core, unguarded
+from tests.integration.core.recording import Spoil, by_force, do, emptied
+from tests.rig.core import Core
 
-Spoil = Callable[[Transaction], None]
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
@@ -36,30 +35,9 @@ def postgres_core(postgres_core: Core) -> Core:
     return emptied(postgres_core)
 
 
-def emptied(core: Core) -> Core:
-    def empty(tx: Transaction) -> None:
-        for table in (tx.tables.audit, tx.tables.audit_waiting):
-            tx.connection.execute(sa.delete(table))
-
-    by_force(core, empty)
-    return core
-
-
-def do(core: Core, count: int = 1, **more: Any) -> None:
-    with core.store.write() as tx:
-        deeds = [Deed("ann", "lock.set", detail={"number": n}, **more) for n in range(count)]
-        records.write_audits(tx, deeds, at=tx.now())
-
-
 def found(core: Core, known: Known | None = None) -> str | None:
     broken = verify.verify(core.store, known=known).broken
     return f"{broken.kind} {broken.number}" if broken else None
-
-
-def by_force(core: Core, spoil: Spoil) -> None:
-    """Change the record as only the owner of the tables can."""
-    with core.store.write() as tx, unguarded(tx):
-        spoil(tx)
 
 
 def entry(core: Core, number: int) -> int:
@@ -284,105 +262,6 @@ def test_many_writers_and_two_chainers_leave_one_chain(postgres_core: Core):
 
     told = verify.verify(core.store)
     assert (told.records, told.waiting, told.broken) == (4 * (16 + 2 * 4), 0, None)
-
-
-class Fake:
-    """Signs by turning a text round."""
-
-    name = "fake"
-
-    def sign(self, text: str) -> str:
-        return text[::-1]
-
-
-def is_signed(key: str, text: str, signature: str) -> bool:
-    return key == "fake" and signature == text[::-1]
-
-
-def test_the_chain_is_signed_now_and_then(core: Core):
-    chainer = chain.Chainer(core.desk, Fake())
-    do(core, 3)
-    chainer.round()
-    chainer.round()
-    chainer.round()
-    told = verify.verify(core.store, signed=is_signed)
-    assert (told.records, told.checkpoints, told.signed_to, told.broken) == (4, 1, 3, None)
-
-    do(core, 5)
-    chainer.round()
-    chainer.round()
-    assert verify.verify(core.store).checkpoints == 1
-    do(core, 1001)
-    chainer.round()
-    chainer.round()
-    told = verify.verify(core.store, signed=is_signed)
-    assert (told.checkpoints, told.signed_to) == (2, 1010)
-
-
-def test_what_was_written_last_is_signed_within_the_hour(core: Core):
-    """Though nothing is written after it: a night is long enough to write it anew."""
-    passed = [0.0]
-    chainer = chain.Chainer(core.desk, Fake(), lambda: passed[0])
-    assert chainer.is_due(), "whoever chained before may have left something"
-    chainer.round()
-    assert core.rows("audit") == [], "an empty chain has no place to sign"
-    do(core, 3)
-    chainer.round()
-    chainer.round()
-    do(core, 2)
-    chainer.round()
-    assert not chainer.is_due()
-    older = core.at() - timedelta(hours=1)
-    by_force(core, lambda tx: _set(tx, audit.CHECKPOINT, at=older))
-    passed[0] = 3600.0
-    assert chainer.is_due()
-    chainer.round()
-    assert len([row for row in core.rows("audit") if row["action"] == audit.CHECKPOINT]) == 2
-    assert not chainer.is_due()
-
-
-def _set(tx: Transaction, action: str, **values: Any) -> None:
-    a = tx.tables.audit
-    tx.connection.execute(sa.update(a).where(a.c.action == action).values(**values))
-
-
-def test_a_chain_that_nobody_signs_any_more_is_broken(core: Core):
-    """Whoever writes a new one, and leaves the signatures out, is found by whoever has the key."""
-    do(core, 3)
-    chain.chain(core.desk)
-    told = verify.verify(core.store, signed=is_signed)
-    assert told.broken is not None
-    assert (told.broken.kind, told.broken.number, told.signed_to) == ("unsigned", 1, None)
-    assert verify.verify(core.store).broken is None, "nobody is trusted"
-    chainer = chain.Chainer(core.desk, Fake())
-    chainer.round()
-    chainer.round()
-    for hours, kind in ((1, None), (2, None), (6, "unsigned")):
-        with core.store.write() as tx:
-            at = tx.now() + timedelta(hours=hours)
-            records.write_audits(tx, [Deed("ann", "lock.set")], at=at)
-        chain.chain(core.desk)
-        broken = verify.verify(core.store, signed=is_signed).broken
-        assert (broken and broken.kind) == kind, hours
-
-
-@pytest.mark.parametrize("change", [{"signature": "x"}, {"key": "eve"}, {"number": 1}])
-def test_a_forged_checkpoint_is_named(core: Core, change: dict[str, Any]):
-    """Whoever writes a whole new chain cannot sign it."""
-    do(core, 3)
-    chain.chain(core.desk)
-    number, last = verify.verify(core.store).records, verify.verify(core.store).hash
-    with core.store.write() as tx:
-        at = tx.now()
-        signature = audit.seal(number, last, audit.instant(at))[::-1]
-        good = {"number": number, "hash": last, "key": "fake", "signature": signature}
-        deed = Deed("manent", audit.CHECKPOINT, detail=good | change)
-        records.write_audit(tx, deed, at=at)
-    chain.chain(core.desk)
-    broken = verify.verify(core.store, signed=is_signed).broken
-    assert broken is not None
-    assert (broken.kind, broken.number) == ("checkpoint", 4)
-    assert verify.verify(core.store).broken is None
 
 
 def test_a_role_that_may_only_add_is_enough(postgres_core: Core):
