@@ -73,7 +73,7 @@ def copy(context: Path) -> None:
         shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
     wheels = context / "build" / "wheels"
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels)]
-    subprocess.run([*pip, str(context), "hatchling"], check=True)
+    subprocess.run([*pip, f"{context}[otel]", "hatchling"], check=True)
 
 
 class Served:
@@ -144,6 +144,7 @@ def test_it_serves_deploys_and_stops(engine: Engine, tmp_path: Path) -> None:
     served = Served(engine, tmp_path)
     served.wait()
     assert "65532" in served.manent("deploy", "shop", "staging", "v1")
+    engine.run("exec", "served", "/opt/manent/bin/python", "-c", "import opentelemetry.sdk.trace")
     served.manent("deploy", "shop", "staging", "v2", "--no-wait")
     assert served.stop() < 30
     logs = engine.run("logs", "served")

@@ -92,6 +92,16 @@ def test_workers_are_told_apart_and_have_time_to_stop(helm: Helm) -> None:
     )
 
 
+@pytest.mark.parametrize(("release", "policy"), [("1.26", None), ("1.27", "AlwaysAllow")])
+def test_a_node_can_be_drained_while_the_database_is_away(
+    helm: Helm, release: str, policy: str | None
+) -> None:
+    """No pod is ready then; an older cluster does not know the field."""
+    documents = yaml.safe_load_all(helm.text(MINE, "--kube-version", release))
+    budgets = [one for one in documents if one and one["kind"] == "PodDisruptionBudget"]
+    assert [one["spec"].get("unhealthyPodEvictionPolicy") for one in budgets] == [policy, policy]
+
+
 def spec_of(workload: Document) -> Document:
     found: Document = workload["spec"]["template"]
     return found
