@@ -19,6 +19,8 @@ from manent_server.domain.errors import Invalid
 
 LONGEST = timedelta(days=731)
 """The longest window that is counted."""
+_EDGE = timedelta(days=2)
+"""Of the calendar: a midnight nearer to its ends cannot be told in every zone."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,12 @@ def window(first: date | None, last: date | None, zone: ZoneInfo, *, at: datetim
     """The days asked for; by default the thirty that end today.
 
     Raises:
-        Invalid: They are in the wrong order, or too many.
+        Invalid: They are in the wrong order, too many, or at the end of the calendar.
     """
     last = last if last is not None else at.astimezone(zone).date()
+    if last > date.max - _EDGE or (first or last) < date.min + _EDGE:
+        raise Invalid(f"{first or last} to {last} are no days that can be counted",
+                      next="ask for days in which something was deployed")  # fmt: skip
     if first is None:
         first = last - timedelta(days=29) if last.toordinal() > LONGEST.days else last
     if last < first:

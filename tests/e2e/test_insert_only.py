@@ -26,7 +26,10 @@ def limited(tmp_path: Path, postgres_server: Postgres) -> Iterator[Rig]:
     url = postgres_server.create_database()
     role = f"runtime_{os.getpid()}"
     rule = {"name": "release", "quorum": 1, "unknown_requester": "allow"}
-    config = {"environments": {"staging": {"tier": "staging", "approvals": [rule]}}}
+    config = {
+        "environments": {"staging": {"tier": "staging", "approvals": [rule]}},
+        "retention": {"max_age": "90d"},
+    }
     owner = Rig(tmp_path, url, config)
     owner.prepare()
     with psycopg.connect(url, autocommit=True) as connection:

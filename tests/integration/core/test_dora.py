@@ -1,5 +1,6 @@
 """DORA figures out of rows: what ended, whose it is, and how much of the history is left."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -103,6 +104,18 @@ def test_a_later_batch_moves_the_hole_where_its_deploys_ended_later(
     assert only(core, first=(core.at() - 94 * DAY).date())["coverage"]["complete"]
 
 
+def test_a_hole_reaches_to_the_last_end_and_is_made_by_what_counts_alone(core: Core) -> None:
+    """Of several that go at once the one that was asked for first may have ended last."""
+    aged(core, bad(core, "1"), 95)
+    aged(core, bad(core, "2"), 120)
+    aged(core, bad(core, "3"), 110)
+    dropped = aged(core, bad(core, "4"), 92)
+    core.set(dropped, state="CANCELLED", outcome="cancelled")
+    assert pruned(core)["deploys"] == 4
+    found = only(core, first=(core.at() - 130 * DAY).date())["coverage"]
+    assert found["since"] == (core.at() - 94 * DAY).date().isoformat()
+
+
 def test_what_is_gone_as_a_whole_is_told_too(core: Core) -> None:
     """Also where the tier has another environment, of which everything is there."""
     aged(core, bad(core, "1"), 100)
@@ -153,6 +166,19 @@ def test_what_cannot_be_counted_is_refused(core: Core, monkeypatch: pytest.Monke
     monkeypatch.setattr(dora, "MOST", 1)
     with pytest.raises(Invalid, match="more than 1 deploys"):
         asked(core)
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        {"last": date.max},
+        {"first": date.min, "last": date.min, "timezone": "Asia/Tokyo"},
+        {"first": date.max, "last": date.max, "timezone": "America/New_York"},
+    ],
+)
+def test_days_at_the_end_of_the_calendar_are_refused(core: Core, days: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="no days that can be counted"):
+        asked(core, **days)
 
 
 def test_without_deploys_there_are_no_figures(core: Core) -> None:

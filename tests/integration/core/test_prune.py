@@ -1,12 +1,10 @@
 """Retention: what a prune deletes, what it keeps and why, and what it never breaks."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +17,14 @@ from manent_server.domain.errors import Conflict, Invalid, NotAllowed
 from manent_server.domain.marks import Sort
 from manent_server.engine import inspection
 from manent_server.retention import prune as pruning
-from manent_server.retention.shelf import Shelf
-from manent_server.sources.artifacts import Artifacts
 from manent_server.store import records
-from manent_server.usecases import mark, roll_back
+from manent_server.usecases import mark, roll_back, schedule
 from manent_server.usecases.requests import (
     IdempotencyKey,
     MarkRequest,
     PruneRequest,
     RollbackRequest,
+    ScheduleRequest,
 )
 from manent_server.usecases.tenure import Tenure
 from tests.integration.core.running import Running
@@ -114,6 +111,51 @@ def test_a_dry_run_says_what_a_run_does(core: Core) -> None:
     assert left(core) == {elsewhere, *goods[5:], *bads[12:]}
     assert done["kept"] == {"current": 1, "releases": 4}
     assert pruned(core)["deploys"] == 0
+
+
+def approved(core: Core, deploy: str, *rules: str) -> None:
+    """People have agreed to a deploy, by each rule once."""
+    with core.store.write() as tx:
+        at = tx.now()
+        for position, rule in enumerate(rules):
+            one = {"id": f"{deploy}-{rule}", "deploy": deploy, "application": "shop",
+                   "environment": "staging", "rule": rule, "position": position, "body": {},
+                   "digest": "d", "state": "approved", "asked_at": at}  # fmt: skip
+            vote = {"id": f"v-{one['id']}", "approval": one["id"], "identity": "bob",
+                    "principal": "bob", "groups": [], "session": "", "decision": "approve",
+                    "channel": "api", "digest": "d", "at": at}  # fmt: skip
+            tx.connection.execute(tx.tables.approvals.insert().values(one))
+            tx.connection.execute(tx.tables.votes.insert().values(vote))
+
+
+def test_approvals_stay_with_their_releases_and_go_with_the_rest(core: Core) -> None:
+    """B94: the second round."""
+    gone = [old_good(core, "v1", 120), old_bad(core, "v2", 119)]
+    kept = [old_good(core, f"v{n}", 120 - n) for n in (3, 4)]
+    for deploy in (*gone, *kept):
+        approved(core, deploy, "release", "security")
+    request = PruneRequest(max_age=90 * DAY, keep_releases=1)
+    told = pruned(core, dry(request))
+    assert (told["deploys"], told["approvals"], told["workflows"]) == (2, 4, 6)
+    done = pruned(core, request)
+    assert (done["deploys"], done["approvals"], done["workflows"]) == (2, 4, 6)
+    assert {row["deploy"] for row in core.rows("approvals")} == set(kept)
+    assert len(core.rows("votes")) == 4
+
+
+def test_instants_at_which_nothing_was_deployed_go_by_their_own_age(core: Core) -> None:
+    asked = ScheduleRequest("nightly", "shop", environment="staging", cron="0 3 * * *", version="1")
+    schedule.schedule(core.desk, asked, caller=ADMIN)
+    (made,) = core.rows("schedules")
+    with core.store.write() as tx:
+        for days in (100, 95, 80, 1):
+            at = tx.now() - days * DAY
+            run = {"schedule": made["id"], "at": at, "result": "missed", "settled_at": at}
+            tx.connection.execute(tx.tables.schedule_runs.insert().values(run))
+    told = pruned(core, dry(OLD))
+    done = pruned(core)
+    assert told["schedule_runs"] == done["schedule_runs"] == done["workflows"] == 2
+    assert len(core.rows("schedule_runs")) == 2
 
 
 def test_everything_of_a_deploy_goes_with_it(core: Core) -> None:
@@ -342,59 +384,3 @@ def test_a_rollback_asked_for_while_its_target_is_pruned_is_never_left_hanging(
 def _delete(core: Core, ids: list[str]) -> Sequence[str]:
     with core.store.write() as tx:
         return pruning.retention.delete(tx, ids, before=core.at(), holes={}).deploys
-
-
-def test_rounds_prune_by_the_configuration_once_in_an_interval(core: Core) -> None:
-    old_bad(core, "1", 100)
-    good(core, "2")
-    rounds = pruning.Rounds(core.desk)
-    rounds.round()
-    assert len(left(core)) == 2  # retention is off
-
-    core.configure(retention=replace(core.settings.retention, max_age=90 * DAY))
-    rounds.round()
-    assert len(left(core)) == 1
-    assert [row["action"] for row in core.rows("audit")].count("history.pruned") == 1
-    old_bad(core, "3", 100)
-    pruning.Rounds(core.desk).round()  # another process, the same interval
-    assert len(left(core)) == 2
-
-    with core.store.write() as tx:  # an end that a clock has drawn which was set back since
-        rest = sa.update(tx.tables.leases).where(tx.tables.leases.c.name == "retention:rest")
-        tx.connection.execute(rest.values(until=tx.now() + 9 * DAY))
-    rounds.round()
-    assert len(left(core)) == 1
-    old_bad(core, "4", 100)
-    rounds.round()
-    assert len(left(core)) == 2
-
-
-def test_artifacts_nothing_needs_go_from_the_workers_disk(core: Core, tmp_path: Path) -> None:
-    needed, unneeded, fresh = "a" * 64, "b" * 64, "c" * 64
-    old_bad(core, "0", 120)
-    live = old_good(core, "1", 100)
-    core.set(live, prepared={"artifacts": {"web": {"url": "u", "sha256": needed}}})
-    whole = tmp_path / "sha256"
-    whole.mkdir()
-    for name in (needed, unneeded, fresh):
-        (whole / name).write_text("x")
-        long_ago = (1.0, 1.0) if name != fresh else None
-        os.utime(whole / name, long_ago)
-    shelf = Shelf(core.desk, Artifacts(tmp_path))
-    assert shelf.round() == 0  # retention is off
-    core.configure(retention=replace(core.settings.retention, max_age=90 * DAY))
-    assert shelf.round() == 1
-    assert {path.name for path in whole.iterdir()} == {needed, fresh}
-
-
-def test_an_artifact_somebody_is_given_now_is_not_taken_from_it(tmp_path: Path) -> None:
-    source = tmp_path / "v1"
-    source.write_text("content")
-    artifacts = Artifacts(tmp_path / "cache")
-    found = artifacts.fetch(source.as_uri())
-    os.utime(found.path, (1.0, 1.0))
-    again = Artifacts(tmp_path / "cache")
-    assert again.fetch(source.as_uri(), sha256=found.sha256).path.exists()
-    assert again.tidy(set(), idle=timedelta(minutes=1)) == 0
-    os.utime(found.path, (1.0, 1.0))
-    assert again.tidy(set(), idle=timedelta(minutes=1)) == 1
