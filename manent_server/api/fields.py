@@ -17,8 +17,9 @@ _INSTANT = re.compile(
 )
 # Text a person wrote: not blank, no control characters but the ends of lines.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
-# Two blanks that not every language's `\s` holds: named, the pattern means the same to all.
-_BLANK = r"\s\x85\ufeff"
+# Two blanks that not every language's `\s` holds, and signs that show nothing: named, the pattern
+# means the same to all.
+_BLANK = r"\s\x85\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
 _PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
 _URL = r"^https?://[!-~]+$"
 _DIGEST = r"^[0-9a-f]{64}$"

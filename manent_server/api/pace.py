@@ -109,6 +109,7 @@ class AtTheDoor:
             await self._app(scope, receive, send)
             return
         self._demand_small(scope)
+        _demand_one_end(scope)
         if scope["path"] in _NEVER_REFUSED:
             await self._app(scope, receive, send)
             return
@@ -164,6 +165,21 @@ class OfCallers:
         if caller is not None:
             _demand(self._buckets.take(caller.name), f"{caller.name} asks too much")
         await self._app(scope, receive, send)
+
+
+def _demand_one_end(scope: Scope) -> None:
+    """Refuse a body that ends in two ways: a proxy may go by the other one.
+
+    Then what it takes for the next request is not the one we would answer.
+    """
+    names = {name for name, _ in scope["headers"]}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        raise refusal(
+            400,
+            "the body says in two ways where it ends",
+            advice="send Content-Length or Transfer-Encoding, not both",
+            headers={"Connection": "close"},
+        )
 
 
 def _demand(wait: float, what: str) -> None:

@@ -42,6 +42,7 @@ STATUS: Mapping[type[errors.ManentError], Status] = {
 }
 # Refusals that only HTTP knows: no class of the domain stands for them.
 TITLES = {
+    400: "The request cannot be read",
     405: "Method not allowed",
     408: "The body took too long",
     413: "The body is too large",
@@ -51,6 +52,7 @@ TITLES = {
     500: "Unexpected error",
 }
 CODES = {
+    400: "malformed",
     405: "method_not_allowed",
     408: "body_slow",
     413: "body_too_large",

@@ -67,6 +67,40 @@ class Area:
             environment is None or _covers(self.environments, environment)
         )
 
+    def meets(self, other: "Area") -> bool:
+        """Whether there can be a place that is inside of both."""
+        return _meet(self.applications, other.applications) and _meet(
+            self.environments, other.environments
+        )
+
+
+def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
+    return any(_overlap(one, other) for one in some for other in others)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether some name fits both patterns: what is left of each, step by step."""
+    left, seen = [(one, other)], set()
+    while left:
+        pair = left.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        if pair == ("", ""):
+            return True
+        left += _steps(*pair) + [(b, a) for a, b in _steps(pair[1], pair[0])]
+    return False
+
+
+def _steps(one: str, other: str) -> list[tuple[str, str]]:
+    """What is left once the first character of one stands for something of the other."""
+    if not one:
+        return []
+    if one[0] == "*":
+        return [(one[1:], other), *([(one, other[1:])] if other else [])]
+    is_same = bool(other) and other[0] != "*" and (one[0] == other[0] or "?" in (one[0], other[0]))
+    return [(one[1:], other[1:])] if is_same else []
+
 
 def _covers(patterns: Sequence[str], name: str | None) -> bool:
     if "*" in patterns:
@@ -214,6 +248,18 @@ class Caller:
                 f"{self.name} may not {right}{_where(application, environment)}",
                 next=_advice(right, application, environment),
             )
+
+    def demand_givable(self, grant: Grant) -> None:
+        """Raise `NotAllowed` if the grant gives somebody what is denied to the caller there.
+
+        Else who may let others in takes back what was taken from them, under another name.
+        """
+        for right in sorted(ROLES[grant.role]):
+            if any(area.meets(grant.area) for area in self.scope(right).denied):
+                raise NotAllowed(
+                    f"{self.name} is denied to {right} in some of these places, and lets nobody",
+                    next="name other applications and environments, or ask somebody who may there",
+                )
 
     def demand_somewhere(self, right: str) -> None:
         """Raise `NotAllowed` unless there can be a place where it has the right."""

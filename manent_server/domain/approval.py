@@ -18,6 +18,7 @@ ALLOW: Final = "allow"
 UNKNOWN_REQUESTER: Final = (REFUSE, ALLOW)
 SERVICE: Final = "service:"
 _OPAQUE: Final = "oidc:"
+_HIDDEN: Final = frozenset({"Cc", "Cf"})
 
 
 class Said(StrEnum):
@@ -145,10 +146,16 @@ class Verdict:
 
 
 def person(login: str) -> str:
-    """The one spelling of a login: `Alice` is `alice`; a subject of OIDC is what it is."""
+    """The one spelling of a login: `Alice` is `alice`; a subject of OIDC is what it is.
+
+    Blanks around it and signs that show nothing make nobody else of anybody.
+    """
     if login.startswith(_OPAQUE):
         return login
-    return unicodedata.normalize("NFKC", login).casefold()
+    shown = "".join(c for c in login if unicodedata.category(c) not in _HIDDEN)
+    # Folding may undo the form: once more, so that a spelling of a spelling is itself.
+    folded = unicodedata.normalize("NFKC", shown).strip().casefold()
+    return unicodedata.normalize("NFKC", folded)
 
 
 def meant(name: str, people: People) -> frozenset[str]:

@@ -9,6 +9,7 @@ from manent_server.domain import approval as rules
 from manent_server.domain.access import Caller
 from manent_server.domain.approval import Said, Vote, Voter
 from manent_server.domain.awaiting import Stage
+from manent_server.domain.chat import plain
 from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Conflict, Invalid, NotAllowed
 from manent_server.engine import closing
@@ -104,7 +105,7 @@ def _said(decision: Decision) -> Said:
     if decision.decision not in tuple(Said):
         raise Invalid(f"decision {decision.decision!r} is not known", next="use approve or reject")
     said = Said(decision.decision)
-    if said == Said.REJECT and not (decision.comment or "").strip():
+    if said == Said.REJECT and not plain(decision.comment or ""):
         raise Invalid(
             "a rejection needs a comment",
             code="comment_missing",

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from manent_server.domain import access, names
-from manent_server.domain.access import Caller
+from manent_server.domain.access import Caller, Grant
 from manent_server.domain.errors import Invalid, NotFound
 from manent_server.store import records
 from manent_server.store import tokens as rows
@@ -32,10 +32,13 @@ def create(
 
     Raises:
         Invalid: There can be no such token.
-        NotAllowed: The caller may not let anybody in.
+        NotAllowed: The caller may not let anybody in, or is denied there what it would give.
     """
     caller.demand(access.GRANT)
     values = _checked(request)
+    caller.demand_givable(
+        Grant(request.role, tuple(values["applications"]), tuple(values["environments"]))
+    )
     text = mint(USER if request.kind == access.PERSON else SERVICE)
     token = secrets.token_hex(8)
 

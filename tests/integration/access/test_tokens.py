@@ -126,3 +126,17 @@ def test_a_stream_ends_as_soon_as_its_token_is_revoked(core: Core, client: TestC
         assert b'"code": "not_signed_in"' in rest
     finally:
         server.stop(timedelta(seconds=1))
+
+
+def test_whoever_lets_others_in_gives_nothing_that_is_denied_to_them(
+    core: Core, client: TestClient
+):
+    """Else a denial lasts until its subject has made a token under another name."""
+    denied = (Grant("approver", environments=("production",), deny=True),)
+    core.configure(access=Access(roles={"ops": denied}))
+    mine = admin(core, client, role="admin", kind="person", groups=["ops"])["token"]
+    body = {"name": "mole", "role": "approver", "kind": "person"}
+    for places, status in ((["*"], 403), (["prod*"], 403), (["staging"], 201)):
+        asked = {**body, "environments": places}
+        made = client.post("/api/v1/tokens", json=asked, headers=bearer(mine))
+        assert made.status_code == status, places

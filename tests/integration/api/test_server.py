@@ -100,6 +100,25 @@ def test_a_connection_kept_open_gets_each_answer_at_once(listener: Listener) -> 
     assert min(took[5:]) < 0.03
 
 
+def test_a_body_that_ends_in_two_ways_is_refused_with_all_that_follows(
+    listener: Listener, fake: FakeUsecases
+) -> None:
+    """Behind a proxy that goes by the length, the rest would be the request of somebody else."""
+    head = "POST /api/v1/deploys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in ADMIN.items())
+    hidden = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    body = f"{len(GOOD):x}\r\n{GOOD.decode()}\r\n0\r\n\r\n{hidden}"
+    both = f"Content-Length: {len(body)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    with socket.create_connection((listener.host, listener.port), timeout=20) as connection:
+        connection.sendall((head + both + body).encode())
+        told = b"".join(iter(lambda: connection.recv(65536), b""))
+
+    assert told.startswith(b"HTTP/1.1 400")
+    assert told.count(b"HTTP/1.1") == 1
+    assert fake.asked == []
+
+
 def test_a_sender_of_ten_megabytes_gets_to_read_the_refusal(listener: Listener) -> None:
     """B122: a 413 with a problem body, not a broken connection."""
     body = b" " * 10_000_000

@@ -97,8 +97,10 @@ def test_one_rejection_is_final(core: Core) -> None:
     ask(core, Rule("release", quorum=2), Rule("law"))
     deploy = request(core)
     say(core, deploy, BOB, rule="release")
-    with pytest.raises(Invalid, match="needs a comment"):
-        decide.decide(core.desk, asked(core, deploy)[0]["id"], Decision("reject"), caller=EVE)
+    mine = asked(core, deploy)[0]["id"]
+    for silent in (None, " ", "\u200b\u2060"):
+        with pytest.raises(Invalid, match="needs a comment"):
+            decide.decide(core.desk, mine, Decision("reject", silent), caller=EVE)
     say(core, deploy, EVE, "reject", rule="law", comment="not on a friday")
     assert where(core, deploy) == ("CANCELLED", "rejected")
     assert core.deploy(deploy).error == {

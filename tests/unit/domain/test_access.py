@@ -1,9 +1,14 @@
 """Roles carry rights, grants carry a scope, and deny wins; a caller without one is told so."""
 
+from fnmatch import fnmatchcase
+from itertools import product
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from manent_server.domain import access
-from manent_server.domain.access import Caller, Grant, Scope, everywhere
+from manent_server.domain.access import Area, Caller, Grant, Scope, everywhere
 from manent_server.domain.errors import NotAllowed
 
 SHOP = Grant("deployer", ("shop*",), ("staging", "dev-?"))
@@ -156,3 +161,36 @@ def test_a_refusal_names_the_place():
         dev.demand_somewhere(access.ADMINISTER)
     with pytest.raises(NotAllowed, match="dev may not fly"):
         dev.demand("fly")
+
+
+@pytest.mark.parametrize(
+    ("role", "applications", "environments", "may"),
+    [
+        ("approver", ("*",), ("production",), False),
+        ("approver", ("shop",), ("prod*",), False),
+        ("approver", ("shop",), ("p?oduction",), False),
+        ("approver", ("shop",), ("*-eu", "*tion"), False),
+        ("admin", ("*",), ("*",), False),
+        ("approver", ("*",), ("staging", "prod-*"), True),
+        ("deployer", ("*",), ("*",), True),
+    ],
+)
+def test_nobody_gives_what_is_denied_to_themselves(
+    role: str, applications: tuple[str, ...], environments: tuple[str, ...], *, may: bool
+):
+    denied = Grant("approver", environments=("production",), deny=True)
+    ops = Caller("ops", (*everywhere("admin"), denied))
+    made = Grant(role, applications, environments)
+    Caller("root", everywhere("admin")).demand_givable(made)
+    if may:
+        ops.demand_givable(made)
+    else:
+        with pytest.raises(NotAllowed, match="denied"):
+            ops.demand_givable(made)
+
+
+@given(st.text("ab*?", min_size=1, max_size=5), st.text("ab*?", min_size=1, max_size=5))
+def test_patterns_meet_where_a_name_fits_both(one: str, other: str):
+    names = ["".join(name) for size in range(6) for name in product("ab", repeat=size)]
+    fits = [name for name in names if fnmatchcase(name, one) and fnmatchcase(name, other)]
+    assert Area((one,)).meets(Area((other,))) is bool(fits)

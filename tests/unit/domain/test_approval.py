@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from manent_server.domain import approval, awaiting, gates
 from manent_server.domain.approval import Person, Requester, Rule, Said, Subject, Vote, Voter
@@ -68,6 +70,22 @@ def test_groups_are_those_of_now():
     assert judge(yes("ned", void="its token was revoked"), rule=Rule("r")).lapsed == (
         ("ned", "its token was revoked"),
     )
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["Alice", " alice ", "\uff21lice", "al\u200bice", "\u202ealice", "ali\u00adce", "alice\u2060"],
+)
+def test_no_spelling_makes_somebody_else_of_an_author(spelling: str):
+    """What shows nothing is no part of a name, wherever a commit has it."""
+    subject = Subject(Requester("ci"), (spelling,))
+    assert approval.why_not(Rule("r"), Voter("alice", "alice"), subject, {}) is not None
+
+
+@given(st.text(max_size=8))
+def test_a_spelling_of_a_spelling_is_itself(name: str):
+    once = approval.person(name)
+    assert approval.person(once) == once
 
 
 def test_a_subject_of_oidc_is_one_spelling_alone():
