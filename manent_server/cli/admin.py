@@ -137,7 +137,9 @@ def _restoring(config: Path | None, *, local: bool) -> "Restoring":
 
 @restore_app.command(name="list")
 def restore_list(
-    deploys: Deploys = None,
+    deploys: Annotated[
+        list[str] | None, typer.Argument(help="Ids or addresses; all of them if none is named.")
+    ] = None,
     config: Config = None,
     *,
     observe: Annotated[

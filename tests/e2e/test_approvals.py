@@ -54,7 +54,7 @@ def waiting(rig: Rig, deploy: str) -> dict[str, Any]:
         items = rig.get("/approvals", deploy=deploy, state="waiting")["items"]
         return items[0] if items else None
 
-    return until(ask, what=f"{deploy} asks", limit=20) or {}
+    return until(ask, what=f"{deploy} asks") or {}
 
 
 def test_votes_outlive_a_crash_and_the_last_one_starts_what_waits(

@@ -164,8 +164,8 @@ def test_no_secret_comes_out_of_any_way_in(server: tuple[Rig, Receiver]) -> None
     said = list(planted(rig))
     assert all(answer.status_code < 500 for answer in said)
     deploy = next(answer.json()["id"] for answer in said if answer.status_code == 202)
-    until(lambda: len(receiver.seen) > 0, what="a notice", limit=20)
-    until(lambda: rig.get("/sinks")["items"][0]["waiting"] > 0, what="a failed notice", limit=20)
+    until(lambda: len(receiver.seen) > 0, what="a notice")
+    until(lambda: rig.get("/sinks")["items"][0]["waiting"] > 0, what="a failed notice")
     said += list(answers(rig, deploy))
     texts = [f"{answer.headers} {answer.text}" for answer in said]
     texts += [json.dumps(answer.json()) for answer in said if "json" in str(answer.headers)]

@@ -35,7 +35,7 @@ def cancel(rig: Rig, server: str, deploy: str) -> int:
 def test_a_cancel_through_any_server_ends_what_any_worker_runs(
     start_rig: StartRig, ledger: Ledger, postgres_url: str
 ) -> None:
-    """B65, B67, B63: all CANCELLED and their processes gone within ten seconds."""
+    """B65, B67, B63: all CANCELLED and their processes gone, long before they would have ended."""
     names = [f"app{number}" for number in range(RUNNING)]
     rig = start_rig(
         postgres_url,
@@ -50,7 +50,7 @@ def test_a_cancel_through_any_server_ends_what_any_worker_runs(
     rig.ledger.tell({"sleep": 120, "child": 120, "tick": 0.5, "ignore_term": True})
     running = [rig.deploy("1", application=name)["id"] for name in names]
     waiting = [rig.deploy("2", application=name)["id"] for name in names[:WAITING]]
-    until(lambda: len(rig.ledger.children()) == RUNNING, what="all hooks", limit=30)
+    until(lambda: len(rig.ledger.children()) == RUNNING, what="all hooks", limit=60)
     workers = {rig.get(f"/deploys/{deploy}")["executor"] for deploy in running}
     assert len(workers) > 1, "the work was spread over several workers"
     began = time.monotonic()
@@ -60,13 +60,14 @@ def test_a_cancel_through_any_server_ends_what_any_worker_runs(
                               strict=True)))  # fmt: skip
     assert set(codes) == {200}
     for deploy in waiting:
-        ended = rig.ended(deploy, limit=2)
+        ended = rig.ended(deploy)
         assert (ended["state"], ended["started_at"]) == ("CANCELLED", None)
     for deploy in running:
-        assert rig.ended(deploy, limit=15)["state"] == "CANCELLED"
-    assert time.monotonic() - began < 15
+        assert rig.ended(deploy)["state"] == "CANCELLED"
+    # Some three seconds on a machine that does nothing else.
+    assert time.monotonic() - began < 30
     pids = [run.pid for run in (*rig.ledger.runs(), *rig.ledger.children())]
-    until(lambda: not any(map(is_alive, pids)), what="every process to be gone", limit=5)
+    until(lambda: not any(map(is_alive, pids)), what="every process to be gone")
     assert {run.deploy for run in rig.ledger.runs()} == set(running)
     rig.ledger.tell()
     assert rig.deployed("3", application=names[0])["outcome"] == "deployed"

@@ -26,7 +26,7 @@ def text(rig: Rig) -> str:
 
 def refused(rig: Rig, *words: str, command: str = "check") -> Finished:
     """`check` (or `serve`) refuses with exit 2, every word, and what to do next."""
-    told = rig.server_cli([command], limit=30)
+    told = rig.server_cli([command])
     assert told.returncode == 2, told.stderr
     assert "Traceback" not in told.stderr
     for word in words:
@@ -71,7 +71,7 @@ def test_an_unknown_key_stops_everything(setup: Rig, command: str) -> None:
 
 def test_an_unknown_variable_stops_serve(setup: Rig) -> None:
     """B116: MANENT_ names nobody reads, with the nearest that is read."""
-    told = setup.server_cli(["serve"], environ={"MANENT_CONFG": "x"}, limit=30)
+    told = setup.server_cli(["serve"], environ={"MANENT_CONFG": "x"})
     assert told.returncode == 2
     assert "MANENT_CONFG" in told.stderr
     assert "MANENT_CONFIG" in told.stderr

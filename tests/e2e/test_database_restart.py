@@ -69,7 +69,7 @@ def prometheus(tmp_path: Path, rig: Rig) -> Iterator[str | None]:
         )
         yield f"http://127.0.0.1:{port}"
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def sql(rig: Rig, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -166,13 +166,14 @@ def restart(rig: Rig, server: Postgres, prometheus: str | None) -> None:
 
     def is_shown() -> bool:
         began = time.monotonic()
-        text = httpx2.get(url, timeout=10).text
-        assert time.monotonic() - began < 4
+        text = httpx2.get(url, timeout=30).text
+        # Two seconds, and slack for a busy machine: Prometheus itself waits ten.
+        assert time.monotonic() - began < 8
         return "\nmanent_database_up 0.0" in text
 
     server.stop(signal.SIGQUIT)
     until(is_shown, what="the outage to show")
-    assert httpx2.get(f"{rig.metrics_url()}/livez", timeout=5).status_code == 200
+    assert httpx2.get(f"{rig.metrics_url()}/livez", timeout=30).status_code == 200
     if prometheus is not None:
         # It scrapes in its own time: the outage has to last until it has seen it.
         until(lambda: asked(prometheus, "manent_database_up") == 0, what="the outage scraped")
@@ -191,7 +192,7 @@ def assert_the_loops_work(rig: Rig, left: str) -> None:
 
 def assert_it_was_scraped(prometheus: str) -> None:
     ends = 'sum(manent_deploys_ended_total{environment="staging",outcome="deployed"})'
-    until(lambda: (asked(prometheus, ends) or 0) >= 1, what="the scrape", limit=30)
+    until(lambda: (asked(prometheus, ends) or 0) >= 1, what="the scrape")
     assert asked(prometheus, 'up{job="manent"}') == 1
     assert asked(prometheus, "manent_auto_recover_after_seconds") == 6
     assert asked(prometheus, "min_over_time(manent_database_up[5m])") == 0
@@ -202,9 +203,9 @@ def assert_lines_name_their_deploy(rig: Rig, deploy: str) -> None:
     """Of the log of the process: JSON, with what each line is about."""
     lines = [json.loads(line) for line in rig.logs().splitlines() if line.startswith("{")]
     mine = [line for line in lines if line.get("deploy") == deploy]
-    (one,) = [line for line in mine if line.get("step") == "deploy:host"]
-    assert one["epoch"] > 0
-    assert one["attempt"] == 1
+    about = [line for line in mine if line.get("step") == "deploy:host"]
+    assert about
+    assert {(line["epoch"] > 0, line["attempt"]) for line in about} == {(True, 1)}
     requests = [line for line in lines if line["event"] == "request"]
     assert requests
     assert all(line["request_id"] for line in requests)

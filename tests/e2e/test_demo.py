@@ -131,9 +131,9 @@ def test_an_interrupted_demo_stops_what_it_has_started(tmp_path, number):
     demo = Process([sys.executable, DEMO], log=tmp_path / "said.log", environ=environ(tmp_path))
     try:
         # One service runs by then, and the next deploy is under way.
-        until(lambda: "hello production v1\n" in demo.output(), what="second deploy", limit=60)
+        until(lambda: "hello production v1\n" in demo.output(), what="second deploy", limit=90)
         os.killpg(demo.pid, number)
-        assert demo.wait(limit=40) == 130, demo.output()
+        assert demo.wait(limit=60) == 130, demo.output()
     finally:
         demo.end()
     assert "Interrupted" in demo.output()

@@ -46,7 +46,9 @@ def stock(rig: Rig, application: str) -> dict[str, tuple[str | None, str]]:
 
 
 def test_waves_go_one_after_the_other_and_targets_side_by_side(shared: Rig) -> None:
-    shared.ledger.tell({"sleep": 0.5}, application="waves")
+    shared.ledger.tell({"sleep": 0.1}, application="waves")
+    for target in ("b", "c"):  # so long that they meet also where a start takes long
+        shared.ledger.tell({"sleep": 2}, application="waves", target=target)
     ended = shared.deployed("1", application="waves")
     runs = {run.target: run for run in shared.ledger.runs(deploy=ended["id"])}
     assert sorted(runs) == ["a", "b", "c", "d"]
@@ -109,7 +111,8 @@ def test_a_hook_past_its_timeout_is_ended_with_all_its_processes(shared: Rig) ->
     assert (ended["state"], ended["error"]["code"]) == ("ERROR", "timed_out")
     (run,) = shared.ledger.runs(deploy=ended["id"], hook="deploy")
     (child,) = shared.ledger.children(deploy=ended["id"], hook="deploy")
-    assert 0.9 <= run.until - run.started <= 4
+    # It has begun within its time, and has a second to end in peace.
+    assert 0.2 <= run.until - run.started <= 10
     seen = child.until
     time.sleep(0.5)  # the thing under test: it must not tick any more
     (child,) = shared.ledger.children(deploy=ended["id"], hook="deploy")
@@ -121,7 +124,7 @@ def test_the_deadline_ends_a_deploy_that_keeps_trying(shared: Rig) -> None:
     shared.ledger.tell({"exit": 1}, application="due", hook="deploy", version="2")
     began = time.monotonic()
     ended = shared.deployed("2", application="due")
-    assert 2.5 <= time.monotonic() - began <= 12
+    assert 2.5 <= time.monotonic() - began <= 30
     assert (ended["outcome"], ended["error"]["code"]) == ("rolled_back", "deadline")
 
 
@@ -177,7 +180,7 @@ def test_a_running_deploy_is_cancelled_with_its_whole_tree(shared: Rig) -> None:
     following = shared.deploy("4", application="cancels")
     answer = shared.http("POST", f"/deploys/{deploy['id']}/cancel", json={}).json()
     assert (answer["state"], answer["phase"]) == ("PENDING", "cancelling")
-    ended = shared.ended(deploy["id"], limit=15)
+    ended = shared.ended(deploy["id"])
     assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
     assert shared.ended(following["id"])["outcome"] == "deployed"
     (next_run,) = shared.ledger.runs(deploy=following["id"])
@@ -206,7 +209,7 @@ def test_cancel_with_rollback_waits_for_the_hook_to_die(shared: Rig) -> None:
     deploy = shared.deploy("8", application="cancels")
     until(lambda: shared.ledger.runs(deploy=deploy["id"]), what="the hook to begin")
     shared.http("POST", f"/deploys/{deploy['id']}/cancel", json={"rollback": True})
-    ended = shared.ended(deploy["id"], limit=20)
+    ended = shared.ended(deploy["id"])
     assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
     act, undo = shared.ledger.runs(deploy=deploy["id"])
     assert (undo.hook, undo.version, undo.exit) == ("rollback", "7", 0)
@@ -258,11 +261,13 @@ def test_a_lock_holds_deploys_back_until_it_is_lifted(shared: Rig) -> None:
 
 
 def test_a_lock_set_meanwhile_stops_before_the_next_wave(shared: Rig) -> None:
-    shared.ledger.tell({"sleep": 1}, application="locked", version="2")
+    go = shared.folder / "locked"
+    shared.ledger.tell({"wait_for": str(go)}, application="locked", version="2")
     deploy = shared.deploy("2", application="locked")
     until(lambda: shared.ledger.runs(deploy=deploy["id"]), what="the first wave")
     body = {"application": "locked", "reason": "stop between waves"}
     lock = shared.http("POST", "/locks", json=body).json()
+    go.touch()
 
     def is_held() -> bool:
         return bool(shared.get(f"/deploys/{deploy['id']}")["phase"] == "locked")
@@ -294,9 +299,9 @@ def test_an_outdated_sequence_is_refused_unless_it_is_overridden(shared: Rig) ->
 
 def test_what_was_not_started_in_time_expires(shared: Rig) -> None:
     lock = shared.http("POST", "/locks", json={"application": "chatty", "reason": "wait"}).json()
-    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4))
     held = shared.deploy("8", application="chatty", not_after=soon)
-    ended = shared.ended(held["id"], limit=10)
+    ended = shared.ended(held["id"])
     assert (ended["state"], ended["outcome"]) == ("CANCELLED", "expired")
     shared.http("DELETE", f"/locks/{lock['id']}")
 

@@ -41,8 +41,8 @@ def test_a_drain_ends_at_its_limit_and_the_deploy_goes_on_later(
     rig.send(signal.SIGTERM)
     began = time.monotonic()
     waiting = rig.deploy("2")["id"]
-    assert rig.process().wait(limit=20) == 0
-    assert 3 <= time.monotonic() - began < 3 + 1 + 5  # the limit, the grace of its hook, slack
+    assert rig.process().wait(limit=60) == 0
+    assert 3 <= time.monotonic() - began < 3 + 1 + 15  # the limit, the grace of its hook, slack
     (run,) = rig.ledger.runs()
     assert not is_alive(run.pid)
     assert not is_alive(child.pid)
@@ -60,7 +60,7 @@ def test_a_drain_ends_at_its_limit_and_the_deploy_goes_on_later(
     began = time.monotonic()
     assert rig.stop() == 0
     # Idle: 3 s on a machine that does nothing else.
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
 
 
 def start_twin(rig: Rig) -> None:

@@ -29,7 +29,7 @@ with_pair = pytest.mark.xdist_group("fencing-pair")
 LEASE = 4.5
 AUTOMATIC = {"heartbeat_interval": "500ms", "stale_after": "3s", "auto_recover_after": "6s"}
 # Scheduling, SIGKILL and the end of a process on a busy machine.
-SLACK = 0.8
+SLACK = 1.2
 
 
 class Lone:
@@ -90,7 +90,7 @@ def boot_of(wall: Any) -> float:
 def test_a_worker_stopped_for_less_than_its_lease_goes_on_as_if_nothing_were(lone: Lone) -> None:
     deploy, _ = lone.begin("shop", "short", {"sleep": 4})
     lone.rig.send(signal.SIGSTOP)
-    time.sleep(2)  # the thing under test
+    time.sleep(1.5)  # the thing under test: three heartbeats, a third of the lease
     lone.rig.send(signal.SIGCONT)
     assert lone.rig.ended(deploy)["outcome"] == "deployed"
     assert [attempt["result"] for attempt in lone.attempts(deploy)] == ["succeeded"]
@@ -123,7 +123,7 @@ def test_a_guard_killed_alone_leaves_its_attempt_to_the_lease(lone: Lone) -> Non
     until(lambda: lone.rig.ledger.children(deploy=deploy), what="its child")
     os.kill(processes.snapshot()[run.pid].session, signal.SIGKILL)
     killed = time.clock_gettime(time.CLOCK_BOOTTIME)
-    until(lambda: not is_alive(run.pid), what="the end of the hook", limit=2)
+    until(lambda: not is_alive(run.pid), what="the end of the hook")
     assert lone.column(deploy, "ended_at") is None
     lease_until = boot_of(lone.column(deploy, "lease_until"))
     assert killed < lease_until < killed + LEASE + SLACK
@@ -141,7 +141,7 @@ def test_a_heartbeat_without_an_answer_is_sent_again_on_a_new_connection(lone: L
     deploy, run = lone.begin("shop", "hung", {"sleep": 60})
     lone.proxy.hang()
     before = lone.column(deploy, "lease_until")
-    until(lambda: lone.column(deploy, "lease_until") > before, what="a new lease", limit=LEASE)
+    until(lambda: lone.column(deploy, "lease_until") > before, what="a new lease")
     assert is_alive(run.pid)
     lone.proxy.cut()  # what else hangs would take half a minute
     lone.proxy.restore()
@@ -159,7 +159,7 @@ def test_a_worker_that_cannot_renew_kills_its_hook_and_goes_on_when_it_can(lone:
     lone.proxy.cut()
     try:
         lease_until = boot_of(lone.column(deploy, "lease_until"))
-        until(lambda: "leases" in str(reasons(rig)), what="the fence", limit=15)
+        until(lambda: "leases" in str(reasons(rig)), what="the fence")
         until(lambda: "no heartbeat for a whole lease" in rig.logs(), what="a word of it")
     finally:
         lone.proxy.restore()
@@ -217,7 +217,7 @@ class Pair:
     def must_be_restarted(self, victim: str) -> str:
         """It ends by itself with 75 and says why; started again it works."""
         process = self.rig.process(victim)
-        assert process.wait(limit=20) == 75
+        assert process.wait(limit=60) == 75
         said = process.output()
         assert "recovered by" in said
         assert "must be restarted" in said
@@ -272,7 +272,7 @@ def test_a_worker_cut_off_for_longer_loses_its_hook_in_time_and_its_row(pair: Pa
     pair.proxies[victim].stall()
     stalled = time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
-        until(lambda: "leases" in str(reasons(pair.rig, victim)), what="the fence", limit=20)
+        until(lambda: "leases" in str(reasons(pair.rig, victim)), what="the fence")
         pair.taken_over(deploy, victim)
         (first, _) = pair.rig.ledger.runs(deploy=deploy)
         assert first.until <= stalled + LEASE + SLACK

@@ -124,7 +124,7 @@ def test_what_was_cut_short_goes_on_where_it_stood_or_asks(shared: Rig) -> None:
     def phase() -> str:
         return str(shared.get(f"/deploys/{once}")["phase"])
 
-    until(lambda: phase() == "unknown", what="the question", limit=30)
+    until(lambda: phase() == "unknown", what="the question")
     assert len(shared.ledger.runs(deploy=once)) == 1
     told = shared.cli(["explain", once], check=True).stdout
     assert f"manent resolve {once} --succeeded|--failed|--retry" in told
@@ -145,7 +145,7 @@ def test_a_hook_that_kills_its_worker_three_times_ends_poisoned(shared: Rig) -> 
         until(
             lambda n=attempt: shared.ledger.runs(deploy=deploy, attempt=n),
             what=f"attempt {attempt}",
-            limit=40,
+            limit=60,
         )
         crash(shared)
     ended = shared.ended(deploy)

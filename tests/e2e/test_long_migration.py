@@ -33,10 +33,10 @@ SCHEMAS = 2
 
 
 def ask(url: str) -> int | None:
-    """The status of a probe; None while nobody listens."""
+    """The status of a probe; None while nobody answers."""
     try:
         return httpx2.get(url, trust_env=False, timeout=2).status_code
-    except httpx2.ConnectError:
+    except httpx2.TransportError:
         return None
 
 
@@ -119,7 +119,7 @@ def test_nobody_is_killed_for_a_long_migration(tmp_path: Path, postgres_url: str
     """B133: alive throughout, ready when it is done, begun once; those that wait likewise."""
     options = ("--no-worker",)
     with closing(Rig(tmp_path, postgres_url, options=options)) as rig:
-        check(rig, seconds=7.5, liveness=4)
+        check(rig, seconds=7.5, liveness=7)
 
 
 def test_a_job_that_is_told_to_end_ends_what_it_has_begun(
@@ -134,12 +134,12 @@ def test_a_job_that_is_told_to_end_ends_what_it_has_begun(
         connection.execute("SELECT pg_advisory_lock(%s)", [LOCK])
         waiting = start_job(rig)
         until(lambda: waits(postgres_url), what="the job at the lock", limit=60)
-        code, said = end_job(waiting, limit=10)
+        code, said = end_job(waiting, limit=60)
         assert (code, "another process is migrating" in said) == (75, True), said
         connection.execute(SLOW.format(seconds=0.8))
         connection.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
         working = start_job(rig)
-        until(lambda: begun(postgres_url) == 1, what="its first revision", limit=60)
+        until(lambda: begun(postgres_url) >= 1, what="its first revision", limit=60)
         code, said = end_job(working, limit=60)
         assert (code, "engine" in said) == (0, True), said
         assert begun(postgres_url) == SCHEMAS
@@ -147,9 +147,12 @@ def test_a_job_that_is_told_to_end_ends_what_it_has_begun(
 
 def waits(url: str) -> bool:
     """Whether another session has asked for the lock that is held here."""
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_lock%'"
+    asked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND query LIKE '%pg_try_advisory_lock%'"
+    )
     with psycopg.connect(url) as connection:
-        row = connection.execute(f"{asked} AND pid <> pg_backend_pid()").fetchone()
+        row = connection.execute(asked).fetchone()
     return row is not None and bool(row[0])
 
 

@@ -1,6 +1,7 @@
 """The main job at the door: real processes, real hooks, both databases."""
 
 import concurrent.futures as cf
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,11 +161,15 @@ def test_a_killed_worker_goes_on_with_the_interrupted_step_alone(shared: Rig, ho
 
 
 def test_a_stop_waits_for_running_deploys(shared: Rig) -> None:
-    shared.ledger.tell({"sleep": 2})
+    go = shared.folder / "halts"
+    shared.ledger.tell({"wait_for": str(go)})
     running = shared.deploy("1", application="halts")["id"]
     until(lambda: shared.ledger.runs(deploy=running), what="the hook to begin")
     waiting = shared.deploy("2", application="halts")["id"]
-    assert shared.stop() == 0
+    shared.send(signal.SIGTERM)
+    until(lambda: "draining" in shared.process().output(), what="the drain")
+    go.touch()
+    assert shared.process().wait() == 0
     (run,) = shared.ledger.runs(application="halts")
     assert (run.version, run.exit) == ("1", 0)
     shared.ledger.tell()

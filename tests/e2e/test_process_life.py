@@ -41,7 +41,7 @@ def parted(fragile: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def probe(rig: Rig, path: str, *, name: str = "w0", where: str = "") -> httpx2.Response:
     """One probe, at the API or, for `metrics`, at the listener beside it."""
     base = rig.metrics_url(name) if where == "metrics" else rig.url
-    answer: httpx2.Response = rig._http().get(f"{base}{path}", timeout=8)
+    answer: httpx2.Response = rig._http().get(f"{base}{path}", timeout=30)
     return answer
 
 
@@ -68,11 +68,11 @@ def test_probes_tell_an_absent_database_from_a_dead_process(parted: Rig, fragile
     fragile.stop()
     assert_away(parted)
     fragile.start()
-    until(parted.is_ready, what="ready again", limit=20)
+    until(parted.is_ready, what="ready again")
     assert parted.process().pid == pid
     until(
         lambda: "manent_database_up 1.0" in probe(parted, "/metrics", where="metrics").text,
-        what="metrics that were read anew", limit=10,
+        what="metrics that were read anew",
     )  # fmt: skip
     assert parted.get("/deploys")["items"] == []
     assert "Traceback" not in parted.logs()
@@ -83,16 +83,17 @@ def assert_away(rig: Rig) -> None:
     """Every route says when to come back, and the process lives."""
     away = until(
         lambda: (found := probe(rig, "/readyz")).status_code == 503 and found,
-        what="not ready", limit=10,
+        what="not ready",
     )  # fmt: skip
     assert away.json()["reasons"]
     began = time.monotonic()
     assert probe(rig, "/livez").status_code == 200
     assert probe(rig, "/livez", where="metrics").status_code == 200
-    assert time.monotonic() - began < 4
+    # What asks the database waits five seconds for it, each time.
+    assert time.monotonic() - began < 8
     until(
         lambda: "manent_database_up 0.0" in probe(rig, "/metrics", where="metrics").text,
-        what="metrics that were read anew", limit=10,
+        what="metrics that were read anew",
     )  # fmt: skip
     asked = [rig.http("GET", path) for path in ("/deploys", "/environments/staging", "/locks")]
     body = {"application": "shop", "environment": "staging", "version": "1"}
@@ -110,9 +111,9 @@ def test_an_outage_of_the_database_in_mid_hook_costs_nothing(
     deploy = parted.deploy("away")["id"]
     until(lambda: parted.ledger.runs(deploy=deploy), what="the hook to begin")
     fragile.stop()
-    until(lambda: parted.ledger.runs(deploy=deploy)[0].ended, what="the hook to end", limit=20)
+    until(lambda: parted.ledger.runs(deploy=deploy)[0].ended, what="the hook to end")
     fragile.start()
-    assert parted.ended(deploy, limit=30)["outcome"] == "deployed"
+    assert parted.ended(deploy, limit=60)["outcome"] == "deployed"
     assert len(parted.ledger.runs(deploy=deploy)) == 1
     assert parted.process().pid == pid
     assert parted.process().is_running()
@@ -127,12 +128,12 @@ def test_a_database_that_restarts_during_a_recovery_strands_nothing(
     until(lambda: parted.ledger.runs(deploy=deploys[0]), what="the hook to begin")
     parted.kill()
     parted.start(wait=False)
-    until(lambda: answers(parted, "/livez"), what="the listeners", limit=20)
+    until(lambda: answers(parted, "/livez"), what="the listeners", limit=90)
     pid = parted.process().pid
     for _ in range(2):
         fragile.stop(signal.SIGQUIT)
         fragile.start()
-        until(parted.is_ready, what="ready", limit=30)
+        until(parted.is_ready, what="ready", limit=90)
     assert [parted.ended(deploy)["outcome"] for deploy in deploys] == ["deployed"] * 2
     assert len(parted.ledger.runs(deploy=deploys[0])) == 2
     assert parted.process().pid == pid
@@ -143,20 +144,21 @@ def test_a_start_without_a_database_is_stopped_at_once(parted: Rig, fragile: Pos
     parted.stop()
     fragile.stop()
     parted.start(wait=False)
-    until(lambda: answers(parted, "/livez"), what="the listeners", limit=20)
+    until(lambda: answers(parted, "/livez"), what="the listeners", limit=90)
     assert "starting" in probe(parted, "/readyz").json()["reasons"]
     began = time.monotonic()
-    assert parted.stop(limit=15) == 0
-    assert time.monotonic() - began < 5
+    assert parted.stop() == 0
+    assert time.monotonic() - began < 15
     parted.start(wait=False)
-    until(lambda: answers(parted, "/livez"), what="the listeners", limit=20)
+    until(lambda: answers(parted, "/livez"), what="the listeners", limit=90)
     fragile.start()
-    until(parted.is_ready, what="ready", limit=20)
+    until(parted.is_ready, what="ready", limit=90)
 
 
 def test_a_drain_takes_requests_and_finishes_what_runs(shared: Rig) -> None:
     """B127: not ready at once, the API answers, what is asked for waits, exit 0."""
-    shared.ledger.tell({"sleep": 3}, version="drain.1")
+    go = shared.folder / "drained"
+    shared.ledger.tell({"wait_for": str(go)}, version="drain.1")
     running = shared.deploy("drain.1")["id"]
     until(lambda: shared.ledger.runs(deploy=running), what="the hook")
     shared.send(signal.SIGTERM)
@@ -167,6 +169,7 @@ def test_a_drain_takes_requests_and_finishes_what_runs(shared: Rig) -> None:
     assert draining.json()["running"] == 1
     assert probe(shared, "/livez").status_code == 200
     waiting = shared.deploy("drain.2")
+    go.touch()
     assert shared.process().wait() == 0
     assert [run.exit for run in shared.ledger.runs(deploy=running)] == [0]
     assert shared.ledger.runs(deploy=waiting["id"]) == []
@@ -187,9 +190,9 @@ def test_a_second_signal_ends_it_now_and_nothing_is_lost(
     shared.send(number)
     until(lambda: probe(shared, "/readyz").status_code == 503, what="draining")
     shared.send(number)
-    assert shared.process().wait(limit=5) == 128 + number
+    assert shared.process().wait() == 128 + number
     shared.start()
-    assert shared.ended(deploy, limit=30)["outcome"] == "deployed"
+    assert shared.ended(deploy, limit=60)["outcome"] == "deployed"
     first, second = shared.ledger.runs(deploy=deploy)
     (child,) = shared.ledger.children(deploy=deploy, attempt=1)
     assert max(first.until, child.until) < second.started
@@ -256,14 +259,14 @@ def test_one_worker_lost_blocks_with_a_name_and_is_freed_by_a_cancel(lone: Rig) 
     assert why["blocked_by"] == {"id": lost, "executor": "w1", "alive": True}
     lone.kill("w1")
     dead = {"id": lost, "executor": "w1", "alive": False}
-    until(lambda: explained(lone, behind[0])["blocked_by"] == dead, what="the loss", limit=10)
+    until(lambda: explained(lone, behind[0])["blocked_by"] == dead, what="the loss")
     summary = str(explained(lone, behind[0])["summary"])
     assert lost in summary
     assert "w1" in summary
-    assert is_up(lone, "w1") == 0
+    until(lambda: is_up(lone, "w1") == 0, what="the loss in the metrics, which are read anew")
     assert lone.get(f"/deploys/{lost}")["state"] == "PENDING"
     assert lone.cli(["cancel", lost]).returncode == 0
-    ended = lone.ended(lost, limit=15)
+    ended = lone.ended(lost)
     assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
     assert "no worker" in str(explained(lone, behind[0])["summary"])
     lone.start("w1")
@@ -286,15 +289,18 @@ def test_a_second_process_of_one_executor_id_waits_for_the_first(
 ) -> None:
     """B06, DBOS 804: while the first drains nothing is taken twice; then the second has it all."""
     rig = start_rig(postgres_url)
-    rig.ledger.tell({"sleep": 6}, version="1")
+    go = rig.folder / "drained"
+    rig.ledger.tell({"wait_for": str(go)}, version="1")
     deploy = rig.deploy("1")["id"]
     until(rig.ledger.runs, what="the hook")
     start_twin(rig)
-    until(lambda: _starting(rig), what="the second to wait", limit=20)
+    until(lambda: _starting(rig), what="the second to wait", limit=90)
     following = rig.deploy("2")["id"]
     rig.send(signal.SIGTERM)
+    until(lambda: "draining" in rig.process().output(), what="the drain")
+    go.touch()
     assert rig.process().wait() == 0
-    until(lambda: rig.is_ready("w1"), what="the second to take over", limit=20)
+    until(lambda: rig.is_ready("w1"), what="the second to take over", limit=90)
     rig._options["w0"] = ("--no-worker",)
     rig.start()
     assert rig.ended(deploy)["outcome"] == "deployed"
@@ -328,7 +334,7 @@ def test_a_second_process_gives_up_naming_the_first(start_rig: StartRig, postgre
 def test_a_second_process_on_one_sqlite_file_is_refused(shared: Rig) -> None:
     """B137: exit 75 naming the holder; the first goes on, and tokens are made beside it."""
     start_twin(shared)
-    assert shared.process("w1").wait(limit=20) == 75
+    assert shared.process("w1").wait(limit=90) == 75
     said = shared.process("w1").output()
     assert f"process {shared.process().pid}" in said
     assert "is served by process" in said
@@ -342,7 +348,7 @@ def test_a_second_process_on_one_sqlite_file_is_refused(shared: Rig) -> None:
 
 @only("postgres")
 def test_a_taken_port_is_named(shared: Rig) -> None:
-    told = shared.server_cli(["serve"], limit=30)
+    told = shared.server_cli(["serve"])
     assert told.returncode not in (0, 1)
     assert "listen" in told.stderr
     assert "Traceback" not in told.stderr

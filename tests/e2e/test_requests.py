@@ -173,7 +173,7 @@ def test_pages_skip_and_repeat_nothing_while_more_arrives(shared: Rig) -> None:
 # A bad name is repeated, escaped; nothing else of a statement or its driver may show.
 SQL_WORDS = ("select deploys", "from ", "where ", "sqlalchemy", "psycopg", "sqlite", "syntax")
 HOSTILE = (
-    "'", '"', "') OR 1=1 --", "1;SELECT pg_sleep(5)", "x' UNION SELECT 1,2,3 --",
+    "'", '"', "') OR 1=1 --", "1;SELECT pg_sleep(40)", "x' UNION SELECT 1,2,3 --",
     "(CASE WHEN (1=1) THEN id ELSE number END)", "%27%20OR%201", "\x00", "a,b", "\u02bc",
 )  # fmt: skip
 
@@ -186,7 +186,7 @@ def test_parameters_are_a_closed_list_of_plain_values(shared: Rig) -> None:
             began = time.monotonic()
             answer = shared.http("GET", "/deploys", params={name: value})
             assert answer.status_code in (400, 422), (name, value)
-            assert time.monotonic() - began < 4, (name, value)
+            assert time.monotonic() - began < 20, (name, value)
             said = answer.text.lower()
             assert not any(word in said for word in SQL_WORDS), said
 
@@ -246,7 +246,7 @@ def test_a_token_expires(shared: Rig) -> None:
         ["token", "create", "temp", "--role", "admin", "--expires", "4s"], check=True
     )
     token = made.stdout.strip()
-    until(lambda: status_for(shared, token) == 401, what="the token to expire", limit=10)
+    until(lambda: status_for(shared, token) == 401, what="the token to expire")
     for wrong in (
         ["x", "--role", "root"],
         ["", "--role", "admin"],

@@ -112,7 +112,6 @@ def test_two_crashes_of_one_deploy_lose_neither(shared: Rig) -> None:
     crash(shared, deploy, 1, 0.0)
     until(
         lambda: shared.ledger.runs(deploy=deploy, hook="deploy", target="b"), what="the next",
-        limit=30,
     )  # fmt: skip
     shared.kill()
     shared.start()
@@ -129,4 +128,4 @@ def test_no_folder_of_a_dead_attempt_is_left(shared: Rig) -> None:
     ended = shared.deployed("tidy", application="walk")
     folders = {Path(run.workdir) for run in shared.ledger.runs(deploy=ended["id"])}
     assert folders
-    until(lambda: not any(folder.exists() for folder in folders), what="tidying", limit=10)
+    until(lambda: not any(folder.exists() for folder in folders), what="tidying")

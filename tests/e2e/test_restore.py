@@ -168,10 +168,10 @@ def test_restored_under_a_server_at_work(shared: Rig) -> None:
     shared.deploy("4", application="app-2")
     until(lambda: ledger.runs(version="4"), what="a hook at work")
     # What was numbered after the last look is remembered by nobody: the page says so.
-    until(lambda: dumps.noted(shared) > before, what="a look after the dump", limit=30.0)
+    until(lambda: dumps.noted(shared) > before, what="a look after the dump")
     dumps.restore(shared)
     process = shared.process()
-    until(lambda: not process.is_running(), what="its end", limit=30.0)
+    until(lambda: not process.is_running(), what="its end")
     assert process.exit_code == 75
     assert ledger.runs(version="4")[0].ended is None
     runs = len(ledger.runs())

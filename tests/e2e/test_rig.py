@@ -50,7 +50,7 @@ def test_a_killed_server_takes_its_hooks_along_and_starts_again(shared):
     deploy = shared.deploy("killed")["id"]
     until(lambda: shared.ledger.children(deploy=deploy), what="the hook's detached child")
     shared.kill()
-    until(lambda: not list(left_behind(shared.folder)), what="the end of all processes", limit=5)
+    until(lambda: not list(left_behind(shared.folder)), what="the end of all processes")
     shared.ledger.tell()
     shared.start()
     assert shared.ended(deploy)["outcome"] == "deployed"

@@ -129,7 +129,7 @@ def reload(rig: Rig, applications: dict[str, Any]) -> None:
     before = len(rig.logs())
     rig.configure({"applications": applications})
     rig.send(signal.SIGHUP)
-    until(lambda: "reloaded" in rig.logs()[before:], what="a reload", limit=15)
+    until(lambda: "reloaded" in rig.logs()[before:], what="a reload")
 
 
 def test_a_rollback_that_hangs_ends_and_locks_the_application(shared: Rig) -> None:
@@ -165,7 +165,7 @@ def test_a_hanging_rollback_can_be_cancelled(shared: Rig) -> None:
     deploy = shared.deploy("20", application="tries")
     until(lambda: shared.ledger.runs(deploy=deploy["id"], hook="rollback"), what="the rollback")
     shared.http("POST", f"/deploys/{deploy['id']}/cancel", json={})
-    ended = shared.ended(deploy["id"], limit=15)
+    ended = shared.ended(deploy["id"])
     assert (ended["state"], ended["outcome"]) == ("ERROR", "rollback_failed")
     (lock,) = [k for k in shared.get("/locks")["items"] if k["application"] == "tries"]
     assert shared.http("DELETE", f"/locks/{lock['id']}").status_code == 200

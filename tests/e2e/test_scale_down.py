@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.rig.frozen import freeze
 from tests.rig.postgres import Postgres
 from tests.rig.process import until
 from tests.rig.serve import Rig
@@ -30,23 +31,23 @@ def rig(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres) -> 
 
 def both_ready(rig: Rig) -> None:
     for pod in (STAYS, GOES):
-        until(lambda pod=pod: rig.is_ready(pod), what=f"{pod} ready", limit=60)
+        until(lambda pod=pod: rig.is_ready(pod), what=f"{pod} ready", limit=90)
 
 
 def lose(rig: Rig, version: str) -> tuple[str, str]:
     """Two deploys of the pod that goes when it goes: one in its hook, one just claimed."""
     both_ready(rig)
     rig.ledger.tell({"sleep": 60, "tick": 0.05}, version=version, attempt=1, environment="staging")
-    rig.send(signal.SIGSTOP, STAYS)
+    freeze(rig, STAYS)
     running = rig.deploy(version)["id"]
-    until(lambda: rig.ledger.runs(deploy=running), what="the hook", limit=30)
-    rig.send(signal.SIGSTOP, GOES)
+    until(lambda: rig.ledger.runs(deploy=running), what="the hook")
+    freeze(rig, GOES)
     claimed = rig.deploy(version, environment="production")["id"]
     with psycopg.connect(rig.database_url) as connection:
         # What begins a deploy waits for its row: the engine has delivered it and nothing more.
         connection.execute("SELECT 1 FROM manent.deploys WHERE id = %s FOR UPDATE", [claimed])
         rig.send(signal.SIGCONT, GOES)
-        until(lambda: is_claimed(rig, claimed), what="the claim", limit=15)
+        until(lambda: is_claimed(rig, claimed), what="the claim")
         rig.kill(GOES)
     rig.send(signal.SIGCONT, STAYS)
     return running, claimed
@@ -77,7 +78,7 @@ def row(rig: Rig, executor: str) -> dict[str, Any]:
 def test_an_operator_has_the_other_pod_go_on(rig: Rig) -> None:
     """B140: without automatic recovery both are shown under the pod that is gone, and recovered."""
     running, claimed = lose(rig, "by-hand")
-    until(lambda: not row(rig, GOES)["alive"], what="the loss", limit=30)
+    until(lambda: not row(rig, GOES)["alive"], what="the loss")
     assert sum(row(rig, GOES)["pending"].values()) == 2
     for deploy in (running, claimed):
         assert f"admin recover --executor {GOES}" in rig.cli(["explain", deploy]).stdout

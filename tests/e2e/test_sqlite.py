@@ -103,7 +103,7 @@ def test_a_backup_is_restored_with_what_was_running_in_it(
     source.close()
     after = rig.deployed("2")
     # What was numbered after the last look is remembered by nobody: the page says so.
-    until(lambda: dumps.noted(rig) > highest, what="a look after the backup", limit=30)
+    until(lambda: dumps.noted(rig) > highest, what="a look after the backup")
     rig.kill()
     stale = [file.with_name(f"{file.name}-{kind}") for kind in ("wal", "shm")]
     assert any(path.exists() for path in stale), "the kill left a log to be wary of"
@@ -137,7 +137,7 @@ def test_automatic_recovery_goes_on_after_a_kill(start_rig: StartRig, sqlite_url
     until(lambda: rig.ledger.children(deploy=cut), what="the hook")
     rig.kill()
     rig.start()
-    assert rig.ended(cut, limit=20)["outcome"] == "deployed"
+    assert rig.ended(cut, limit=60)["outcome"] == "deployed"
     first, second = rig.ledger.runs(deploy=cut)
     (child,) = rig.ledger.children(deploy=cut)
     assert max(first.until, child.until) < second.started

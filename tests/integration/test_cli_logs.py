@@ -70,7 +70,7 @@ def test_a_followed_log_survives_a_restart_of_the_server(api, manent):
     api.down()
     time.sleep(0.5)
     api.up()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert [json.loads(line)["sequence"] for line in out.splitlines()] == list(range(1, 21))
     assert "Traceback" not in err
@@ -99,7 +99,7 @@ def test_a_reader_that_goes_away_is_no_failure(api, manent):
     process = manent.start("logs", "0197-d")
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert process.stderr.read() == ""
     process.stderr.close()
 

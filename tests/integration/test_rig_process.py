@@ -81,14 +81,14 @@ def test_a_process_dies_with_the_tests(tmp_path):
         words = Path(f"/proc/{child}/cmdline")
         until(lambda: words.read_bytes().startswith(sys.executable.encode()), what="its program")
         parent.kill()
-    until(lambda: not is_alive(child), what="the child's end", limit=20)
+    until(lambda: not is_alive(child), what="the child's end")
 
 
 def test_waiting_ends_with_what_was_waited_for():
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"not within 0\.1 s: the sun"):
         until(lambda: False, what="the sun", limit=0.1)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 def test_configuration_merges_maps_and_replaces_the_rest():

@@ -36,7 +36,7 @@ def context(**values: Any) -> dict[str, Any]:
     }
 
 
-def until(condition: Callable[[], Any], *, seconds: float = 10) -> Any:
+def until(condition: Callable[[], Any], *, seconds: float = 30) -> Any:
     """Wait for something to be true; fail when it never is."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -82,7 +82,7 @@ class Running:
         """Wait until it said a line."""
         until(lambda: text in self.lines)
 
-    def end(self, seconds: float = 20) -> HookEnd:
+    def end(self, seconds: float = 60) -> HookEnd:
         self._thread.join(seconds)
         assert self._end is not None, f"it never ended; it said {self.lines[-5:]}"
         return self._end

@@ -171,7 +171,7 @@ def test_checkpoints_arrive_while_the_program_runs_and_without_a_last_newline(
     given = context(workdir, options(deploy=python(code)), heard)
     running = threading.Thread(target=command.deploy, args=(given,))
     running.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(heard.checkpoints) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert heard.checkpoints == ["one", 'a=b {"n": 2}']
@@ -203,7 +203,7 @@ def test_a_child_left_behind_with_the_output_open_is_not_waited_for(
     began = time.monotonic()
     command.deploy(context(workdir, options(deploy=python(code))))
     os.kill(int(capfd.readouterr().out), signal.SIGKILL)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15  # the child takes twenty
 
 
 def test_rollback_verify_and_observe_run_what_is_configured(

@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hooks]:
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not path.exists() or not path.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -126,7 +126,7 @@ def test_an_external_plugin_that_hangs_is_given_up(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(NotDescribed, match=r"no answer within 0\.5 seconds"):
         describe(script(tmp_path, "#!/bin/sh\nsleep 600\n"), seconds=0.5)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
 
 
 def test_an_executable_that_is_not_there_is_told(tmp_path: Path) -> None:

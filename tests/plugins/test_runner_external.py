@@ -145,7 +145,7 @@ def test_a_plugin_that_hangs_meets_its_timeout(script: Script) -> None:
     begun = time.monotonic()
     end = script.run(text, timeout=timedelta(seconds=1), kill_grace=timedelta(seconds=0.5))
     assert end.result == "timed_out"
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 15
 
 
 def test_a_plugin_that_floods_its_protocol_still_answers(script: Script) -> None:

@@ -56,7 +56,7 @@ class Engine:
         ]  # fmt: skip
         self._process = Process(command, log=place / "engine.log", environ=self._environ)
         try:
-            until(lambda: self.run("version", check=False).returncode == 0, what="engine", limit=20)
+            until(lambda: self.run("version", check=False).returncode == 0, what="engine", limit=60)
         except BaseException:
             self.close()
             raise

@@ -113,7 +113,7 @@ class Reader:
             is_complete = missing(command.expected, output) is None
             return output if is_complete or not server.is_running() else None
 
-        return until(said, what=f"output of $ {command.text}", limit=30) or ""
+        return until(said, what=f"output of $ {command.text}", limit=60) or ""
 
     def _environ(self) -> dict[str, str]:
         return path_environment(self.folder, first=BIN)

@@ -115,14 +115,14 @@ def test_a_stream_ends_as_soon_as_its_token_is_revoked(core: Core, client: TestC
     try:
         headers = bearer(made["token"]) | {"Accept": "text/event-stream"}
         with requests.get(
-            f"{server.url}/api/v1/events", headers=headers, stream=True, timeout=10
+            f"{server.url}/api/v1/events", headers=headers, stream=True, timeout=60
         ) as stream:
             lines = stream.iter_lines()
             assert next(lines) == b"retry: 1000"
             client.delete(f"/api/v1/tokens/{made['id']}", headers=bearer(made["admin"]))
             began = time.monotonic()
             rest = b"\n".join(lines)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         assert b'"code": "not_signed_in"' in rest
     finally:
         server.stop(timedelta(seconds=1))

@@ -182,7 +182,7 @@ def test_a_head_that_does_not_come_whole_closes_its_connection(
     for sent in (b"", b"GET /livez HTTP/1.1\r\nHost:"):
         heard, took = raw(listener, sent)
         assert heard == b""
-        assert 0.1 < took < 5
+        assert 0.1 < took < 15
     heard, took = raw(listener, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /livez HT")
     assert heard.count(b"HTTP/1.1 200") == 1
     assert took < 4

@@ -22,6 +22,7 @@ from manent_server.api import route
 from manent_server.api.server import Front, Listener
 from manent_server.domain.errors import ConfigurationError, StartRefused
 from tests.integration.api.conftest import ADMIN, FakeUsecases, line
+from tests.rig.process import until
 
 GOOD = json.dumps({"application": "shop", "environment": "production", "version": "1"}).encode()
 JSON = {"Content-Type": "application/json"}
@@ -220,14 +221,14 @@ def test_a_request_that_runs_is_finished_and_a_watcher_sent_away(
     connection.request(
         "POST", "/api/v1/deploys", GOOD, {**ADMIN, "Content-Type": "application/json"}
     )
-    time.sleep(0.1)
+    until(lambda: "submit" in [name for name, *_ in fake.asked], what="the request to run")
     began = time.monotonic()
 
     listener.stop(timedelta(seconds=10))
 
     assert answer_of(connection).status == 202
-    assert time.monotonic() - began < 5
-    watcher.settimeout(1)
+    assert time.monotonic() - began < 9
+    watcher.settimeout(20)
     while watcher.recv(4096):
         pass
     with pytest.raises(OSError, match="refused"):
@@ -252,7 +253,7 @@ def test_two_hundred_watchers_do_not_slow_the_api_down(
         assert ask(listener, "GET", "/api/v1/deploys").status == 200
         slowest = max(slowest, time.monotonic() - began)
 
-    assert slowest < 2
+    assert slowest < 5
     assert threads < 60
     for watcher in watchers:
         watcher.close()

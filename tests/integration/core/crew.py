@@ -33,7 +33,7 @@ class Trip:
 
     def join(self) -> type[BaseException] | None:
         """Wait for its end."""
-        self.thread.join(10)
+        self.thread.join(30)
         assert not self.thread.is_alive(), "the dispatch goes on"
         return self.ended_by[0] if self.ended_by else None
 

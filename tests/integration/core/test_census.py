@@ -157,7 +157,7 @@ def test_however_many_deploys_there_are_no_more_series(core: Core) -> None:
     assert sum(v for k, v in ended.items() if "environment=other" in k) > 0
     assert len(ended) == (tally.MOST_ENVIRONMENTS + 1) * len(Outcome)
     assert len(found) < 600
-    assert took < 1
+    assert took < 5  # a tenth of a second or so on a machine that does nothing else
 
 
 def _multiply(core: Core, deploy: str) -> None:

@@ -19,6 +19,7 @@ from manent_server.usecases.requests import CancelRequest
 from tests.integration.core.crew import Hand, assert_steps_were_kept, ended, good_before, place
 from tests.rig.core import ADMIN, Core, long_ago
 from tests.rig.fake_runner import AGAIN, BAD, Crashed
+from tests.rig.process import until
 
 
 @pytest.fixture
@@ -153,16 +154,13 @@ def soaking(core: Core, hand: Hand, soak: timedelta):
     place(core, soak=soak)
     deploy = core.submit()
     trip = hand.begin(deploy)
-    for _ in range(100):
-        if core.deploy(deploy).phase == "soaking":
-            break
-        trip.thread.join(0.05)
+    until(lambda: core.deploy(deploy).phase == "soaking", what="the soak")
     return deploy, trip
 
 
 def test_what_comes_too_late_without_a_hook_is_dropped_and_counted(core: Core, hand: Hand):
     """I2: another has the deploy while this worker waits for the soak to end."""
-    deploy, trip = soaking(core, hand, timedelta(seconds=1))
+    deploy, trip = soaking(core, hand, timedelta(seconds=3))
     core.set(deploy, epoch=core.deploy(deploy).epoch + 1, incarnation="another")
     assert trip.join() is Outrun
     assert core.deploy(deploy).state == "PENDING"

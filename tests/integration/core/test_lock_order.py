@@ -30,7 +30,7 @@ def admitting(core: Core) -> Iterator[None]:
         until(waits, what="the admission waits")
         yield
     finally:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -23,6 +23,12 @@ from tests.rig.serve import BIN, path_environment
 
 DEPLOYS, LINES = 2000, 5
 OLD = PruneRequest(max_age=timedelta(days=90), keep_releases=1)
+_DAWDLE = """
+CREATE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END $$;
+CREATE TRIGGER dawdle BEFORE DELETE ON manent.deploys FOR EACH ROW
+EXECUTE FUNCTION public.dawdle()
+"""
 _PLACES = {"staging": {"targets": {"web": {}}}}
 
 _ID = "lpad(to_hex(n), 20, '0')"
@@ -124,7 +130,7 @@ def deploying(core: Core) -> Iterator[list[float]]:
         yield took
     finally:
         stopped.set()
-        thread.join(20)
+        thread.join(60)
     assert not wrong
 
 
@@ -141,6 +147,17 @@ def refused(core: Core) -> bool:
     except Conflict as error:
         return error.code == "prune_running"
     return False
+
+
+@contextmanager
+def dawdling(core: Core) -> Iterator[None]:
+    """Each deploy takes its time to be deleted, so that half of them are on any machine once."""
+    with core.engines.lone.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(_DAWDLE)
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql("DROP FUNCTION public.dawdle() CASCADE")
 
 
 def end_of_lease(core: Core) -> None:
@@ -162,11 +179,12 @@ def test_a_prune_that_is_killed_hurts_no_deploy_and_the_next_one_goes_on(
     kept = performed(core, "shop", "2")
     assert (old(core), old(core, "logs", "deploy")) == (DEPLOYS, DEPLOYS)
     with deploying(core) as took:
-        first = Pruner(core, tmp_path)
-        half = DEPLOYS * 2 // 3
-        until(lambda: old(core) < half or not first.is_running(), what="half", longest=0.02)
-        assert refused(core), first.last_words()
-        first.kill()
+        with dawdling(core):
+            first = Pruner(core, tmp_path)
+            half = DEPLOYS * 2 // 3
+            until(lambda: old(core) < half or not first.is_running(), what="half", longest=0.02)
+            assert refused(core), first.last_words()
+            first.kill()
         left = old(core)
         assert 0 < left < DEPLOYS
         assert on_record(core) == DEPLOYS - left

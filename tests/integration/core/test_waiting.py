@@ -14,6 +14,7 @@ from manent_server.usecases.requests import CancelRequest, MarkRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, log, place
 from tests.rig.core import ADMIN, Core, long_ago
 from tests.rig.fake_runner import AGAIN, BAD, FakeRunner
+from tests.rig.process import until
 
 
 @pytest.fixture
@@ -173,7 +174,12 @@ def test_a_failure_beside_a_long_wait_decides(core: Core, hand: Hand):
     hand.runner.ends |= {"deploy:a": [BAD], "deploy:b": [later]}
     deploy = core.submit()
     trip = hand.begin(deploy)
-    trip.thread.join(0.3)
+    both = {"deploy:a", "deploy:b"}
+
+    def have_failed() -> bool:
+        return both <= {name for name, step in core.steps(deploy).items() if step.failures}
+
+    until(have_failed, what="both to have failed")
     with core.store.write() as tx:
         tx.connection.execute(tx.tables.steps.update().values(next_try_at=long_ago()).where(
             tx.tables.steps.c.name == "deploy:b"

@@ -180,12 +180,12 @@ def test_records_arrive_and_count_when_the_connection_has_outlived_them(
     clock = Clock()
     sink = stream(receiver.port, Trust(ca=authority / "ca.pem"), clock)
     sink.give(entries(1, 2))
-    until(lambda: receiver.heard == b"1\n2\n", what="two records", limit=10)
+    until(lambda: receiver.heard == b"1\n2\n", what="two records")
     assert sink.confirmed() == 0
     clock.at = 1.5
-    until(lambda: sink.confirmed() == 2, what="both confirmed", limit=10)
+    until(lambda: sink.confirmed() == 2, what="both confirmed")
     sink.give(entries(3, 3))
-    until(lambda: receiver.heard == b"1\n2\n3\n", what="the third", limit=10)
+    until(lambda: receiver.heard == b"1\n2\n3\n", what="the third")
     sink.close()
 
 
@@ -195,14 +195,14 @@ def test_a_receiver_that_hangs_up_may_have_lost_what_it_was_sent(
     clock = Clock()
     sink = stream(receiver.port, Trust(ca=authority / "ca.pem"), clock)
     sink.give(entries(1, 2))
-    until(lambda: receiver.heard == b"1\n2\n", what="two records", limit=10)
+    until(lambda: receiver.heard == b"1\n2\n", what="two records")
     receiver.hang_up()
     clock.at = 5.0
     with pytest.raises(ConnectionError):
-        until(lambda: sink.confirmed() == -1, what="an error", limit=10)
+        until(lambda: sink.confirmed() == -1, what="an error")
     sink.close()
     sink.give(entries(1, 2))
-    until(lambda: receiver.heard == b"1\n2\n" * 2, what="both again", limit=10)
+    until(lambda: receiver.heard == b"1\n2\n" * 2, what="both again")
     sink.close()
 
 
@@ -223,7 +223,7 @@ def test_a_receiver_that_asks_who_sends_is_shown_a_certificate(authority: Path):
     trust = Trust(authority / "ca.pem", authority / "cert.pem", authority / "key.pem")
     sink = stream(receiver.port, trust, Clock())
     sink.give(entries(1, 1))
-    until(lambda: receiver.heard == b"1\n", what="the record", limit=10)
+    until(lambda: receiver.heard == b"1\n", what="the record")
     sink.close()
     receiver.close()
 

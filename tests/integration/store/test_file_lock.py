@@ -85,7 +85,7 @@ def test_a_started_program_does_not_keep_the_lock(tmp_path: Path) -> None:
     with subprocess.Popen(sleep, close_fds=False) as program:
         lock.release()
         # A process that another thread forks just now holds it until it has begun its program.
-        until(FileLock(tmp_path / "lock").acquire, what="the lock to be free", limit=5)
+        until(FileLock(tmp_path / "lock").acquire, what="the lock to be free", limit=25)
         program.send_signal(signal.SIGKILL)
 
 

@@ -233,7 +233,7 @@ def test_a_stop_during_the_librarys_migration_ends_it_soon(empty: Engines) -> No
     before = time.monotonic()
     with pytest.raises(Unavailable):
         migrate(empty, library=library(), stop=lambda: True)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 15
     assert not children(os.getpid())
     assert migrate(empty, library=library(), patience=MINUTE).dbos
 
@@ -311,7 +311,7 @@ def first_child(pid: int) -> int:
 
 
 def wait_for_the_end(pid: int) -> None:
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 30
     while command_line(pid):
         if time.monotonic() > limit:
             raise TimeoutError

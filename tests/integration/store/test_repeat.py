@@ -56,7 +56,7 @@ def test_a_busy_file_is_waited_for(sqlite_engines: Engines, sqlite_store: Store)
         rows.raise_token(transaction, "number")
         thread, answers = _in_background(lambda: _raise(Store(impatient), "number"))
         time.sleep(0.5)
-    thread.join(20)
+    thread.join(60)
     assert answers == [2]
     dispose(impatient)
 
@@ -108,7 +108,7 @@ def test_a_row_held_too_long_is_tried_again(
         rows.raise_token(transaction, "number")
         thread, answers = _in_background(lambda: _raise(postgres_store, "number"))
         time.sleep(1)
-    thread.join(20)
+    thread.join(60)
     assert answers == [2]
 
 
@@ -201,7 +201,7 @@ def test_a_connection_without_an_answer_is_given_up(proxied: tuple[Proxy, Engine
     proxy.hang()
     began = time.monotonic()
     store.repeat(lambda tx: rows.add(tx, "number"))
-    assert 0.5 <= time.monotonic() - began < 3
+    assert 0.5 <= time.monotonic() - began < 15
     assert rows.names(store) == {"number"}
 
 
@@ -221,7 +221,7 @@ def test_an_outage_is_sat_out_and_said_once(
         assert [answers for _, answers in background] == [[]] * 6
         fragile.start()
         for thread, _ in background:
-            thread.join(20)
+            thread.join(60)
     assert sorted(answers[0] for _, answers in background) == [1, 2, 3, 4, 5, 6]
     said = [record.getMessage() for record in caplog.records]
     assert len([line for line in said if "does not answer" in line]) == 1
@@ -274,7 +274,7 @@ def test_patience_ends_in_unavailable(fragile: Postgres) -> None:
     before = time.monotonic()
     with pytest.raises(Unavailable):
         _raise(store, "number", patience=timedelta(seconds=1))
-    assert 0.9 < time.monotonic() - before < 5
+    assert 0.9 < time.monotonic() - before < 15
     with pytest.raises(Unavailable):
         rows.names(store)
     fragile.start()

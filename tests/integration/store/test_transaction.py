@@ -101,7 +101,7 @@ def test_a_reader_does_not_wait_for_a_writer(store: Store) -> None:
         rows.add(transaction, "unfinished")
         before = time.monotonic()
         assert rows.names(store) == set()
-        assert time.monotonic() - before < 2
+        assert time.monotonic() - before < 4
     assert rows.names(store) == {"unfinished"}
 
 
