@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from manent_server.domain import access, gates, promotion
+from manent_server.domain import access, approval, gates, promotion
 from manent_server.domain.errors import Conflict
 from manent_server.domain.gates import Facts
 from manent_server.domain.promotion import Evidence, Run
@@ -109,6 +109,7 @@ def _decide(tx: Transaction, *, desk: Desk, draft: Draft) -> datetime | None:
             sha256=artifact,
             promoted_from=newest.deploy,
             reason=f"runs in {newest.environment} since {newest.since.isoformat()}",
+            acts_for=_behind(tx, newest.deploy),
         )
         closed = gates.closed(asked_of(ready, at), place)
         # Nobody can approve what was not asked for yet: it waits for that afterwards.
@@ -116,6 +117,15 @@ def _decide(tx: Transaction, *, desk: Desk, draft: Draft) -> datetime | None:
             submit.enter(tx, desk, ready)
     waiting = [one.ripe_at for one in found if one.ripe_at is not None and one.ripe_at > at]
     return min(waiting, default=None)
+
+
+def _behind(tx: Transaction, deploy: str) -> str | None:
+    """Who asked for what is taken up: no approver of what automation brings further for them."""
+    row = deploys.read(tx, deploy)
+    if row is None:
+        return None
+    asked = approval.load_requester(row.requester, row.requested_by)
+    return asked.acts_for or asked.login
 
 
 def _evidence(draft: Draft, place: Facts) -> list[Evidence]:

@@ -118,3 +118,29 @@ def test_a_forged_checkpoint_is_named(core: Core, change: dict[str, Any]):
     assert broken is not None
     assert (broken.kind, broken.number) == ("checkpoint", 4)
     assert verify.verify(core.store).broken is None
+
+
+def test_a_signature_of_another_chain_signs_nothing_here(core: Core):
+    """Whoever changes a record and chains all anew still has the signatures of before."""
+    chainer = chain.Chainer(core.desk, Fake())
+    do(core, 3)
+    chainer.round()
+    chainer.round()
+    assert verify.verify(core.store, signed=is_signed).signed_to == 3
+
+    def anew(tx: Transaction) -> None:
+        a, c = tx.tables.audit, tx.tables.audit_chain
+        [first] = tx.connection.execute(sa.select(a.c.entry, a.c.record).limit(1))
+        text = first.record.replace('"number":0', '"number":9')
+        assert text != first.record
+        tx.connection.execute(sa.update(a).where(a.c.entry == first.entry).values(record=text))
+        waiting = [{"entry": entry} for entry in tx.connection.scalars(sa.select(a.c.entry))]
+        tx.connection.execute(sa.delete(c))
+        tx.connection.execute(tx.tables.audit_waiting.insert(), waiting)
+
+    by_force(core, anew)
+    chain.chain(core.desk)
+    assert verify.verify(core.store).broken is None
+    broken = verify.verify(core.store, signed=is_signed).broken
+    assert broken is not None
+    assert (broken.kind, "not in the chain" in broken.detail) == ("checkpoint", True)

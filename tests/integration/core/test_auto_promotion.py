@@ -3,7 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from manent_server.domain.approval import Requester, dump_requester
 from manent_server.domain.deploy import Outcome
+from manent_server.domain.errors import NotAllowed
 from manent_server.domain.marks import Sort
 from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import Rules
@@ -11,6 +15,7 @@ from manent_server.settings.values import ArtifactSource
 from manent_server.usecases import cancel, explain, inspect, mark, roll_back
 from manent_server.usecases.auto_promote import AutoPromotion
 from manent_server.usecases.requests import CancelRequest, MarkRequest, RollbackRequest
+from tests.integration.core.approving import ANN, BOB, ask, resolve, say
 from tests.integration.core.running import Running, good
 from tests.rig.core import ADMIN, Core, long_ago
 
@@ -72,6 +77,20 @@ def test_what_qualifies_is_taken_up_once(core: Core):
     good(core, "2")
     auto.round()
     assert taken_up(core) == ["1", "2"]
+
+
+def test_whoever_brought_it_where_it_was_proven_approves_it_nowhere_else(core: Core):
+    """Else one person alone would bring a version to production, by way of automation."""
+    core.worker()
+    auto = automatic(core)
+    ask(core, environment="production")
+    core.set(good(core, "1"), requester=dump_requester(Requester("ann-laptop", "ann")))
+    auto.round()
+    (row,) = [row for row in core.rows("deploys") if row["environment"] == "production"]
+    resolve(core, lambda _, sha256: sha256 or "")
+    with pytest.raises(NotAllowed, match="ann is who the program that asked for it acts for"):
+        say(core, row["id"], ANN)
+    assert say(core, row["id"], BOB)["message"] == "recorded"
 
 
 def test_it_waits_for_the_soak_and_for_whatever_holds_it(core: Core):

@@ -241,6 +241,8 @@ def test_a_code_ends(room: Lounge, core: Core):
         past = tx.now() - timedelta(seconds=1)
         tx.connection.execute(table.update().values(code_expires_at=past))
     assert redeem(second).status_code == 404
+    preview = {"code": second, "preview": True}
+    assert room.client.post("/api/v1/links", json=preview, headers=headers).status_code == 404
     assert core.rows("chat_links")[0]["login"] is None
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Grant
+from manent_server.domain.access import Caller, Grant
 from manent_server.domain.errors import NotSignedIn, Unavailable
-from manent_server.settings.values import Access, Person, Provider
+from manent_server.settings.values import Access, Person, Provider, Trust
 from manent_server.store import sessions
-from manent_server.usecases import hear, link, tokens, whose
+from manent_server.usecases import hear, link, sign_in, tokens, whose
+from manent_server.usecases.requests import TokenRequest
 from manent_server.usecases.whose import Account
 from tests.integration.core.approving import ANN, ask, asked, list_grants, request
 from tests.integration.core.chatting import RULE, SECRETS, Lounge, text_of
@@ -76,6 +77,72 @@ def test_a_vote_from_a_chat_goes_with_the_role_of_its_groups(room: Lounge):
     assert asked(room.core, deploy["id"], None)[0]["approvers"] == []
 
 
+def with_sign_ins(room: Lounge, **sources: str) -> None:
+    """Alice, by Slack's U1, with a sign-in of each source: the later named the newer."""
+    people = {
+        "alice": Person(
+            groups=(),
+            principals=("oidc:https://idp#1", "trust:ci#5", "alice-bot"),
+            ids={"slack": "U1"},
+        )
+    }
+    provider = Provider(issuer="https://idp", client_id="manent", groups_claim="groups")
+    trust = Trust(
+        issuer="https://idp",
+        audience="a",
+        claims={"x": ("1",)},
+        role="approver",
+        applications=("*",),
+        environments=("*",),
+    )
+    roles = {"sre": (Grant("approver"),)}
+    access = Access(people=people, roles=roles, oidc={"idp": provider}, trust={"ci": trust})
+    room.core.configure(access=access)
+    with room.core.store.write() as tx:
+        for number, (name, source) in enumerate(sources.items()):
+            principal = "trust:ci#5" if source.startswith("trust:") else "oidc:https://idp#1"
+            made = {"id": name, "hash": f"h{name}", "proof": f"p{name}", "source": source}
+            at = tx.now() + timedelta(seconds=number)
+            ends = {"created_at": at, "expires_at": at + timedelta(hours=1)}
+            sessions.insert(tx, made | ends | {"principal": principal, "groups": ["sre"]})
+
+
+def may_approve(room: Lounge) -> bool:
+    found = whose.caller(room.core.desk, Account("slack", "slack", "U1"))
+    return found is not None and found.may("approve")
+
+
+def test_nothing_but_a_sign_in_of_the_person_gives_rights_in_a_chat(room: Lounge):
+    """Neither a job nor a token of their programs, though these have their name."""
+    with_sign_ins(room, job="trust:ci")
+    request = TokenRequest("alice-bot", "approver", kind="service")
+    tokens.create(room.core.desk, request, caller=ADMIN)
+    assert not may_approve(room)
+    with_sign_ins(room, person="oidc:idp", newer="trust:ci")
+    assert may_approve(room), "the newest of the person counts, whatever its jobs do"
+    sign_in.end(room.core.desk, "person", caller=ADMIN)
+    assert not may_approve(room)
+
+
+def test_what_was_linked_with_a_sign_in_goes_with_it(room: Lounge):
+    """As with a token: an administrator ends it, and the account is nobody's any more."""
+    with_sign_ins(room, person="oidc:idp")
+    eve = Caller("oidc:https://idp#1", (), "person", session="person")
+    code = link.give(room.core.store, "slack", "U666")
+    link.link(room.core.desk, code, caller=eve)
+    sign_in.end(room.core.desk, "person", caller=ADMIN)
+    assert [one["account"] for one in room.audit("chat.unlinked")] == ["U666"]
+    assert whose.caller(room.core.desk, Account("slack", "slack", "U666")) is None
+
+
+def test_a_vote_rests_on_the_sign_in_that_gives_the_right(room: Lounge):
+    room.token("bob", "viewer")
+    room.introduce("bob", "slack", "U1")
+    room.press(room.button())
+    [deploy] = room.core.rows("deploys")
+    assert asked(room.core, deploy["id"], None)[0]["approvers"] == ["bob"]
+
+
 def test_a_name_taken_from_a_person_leaves_with_what_it_had_linked(room: Lounge):
     """Else the account would have two identities: its own, and by what it may the person's."""
     people = {"alice": Person(groups=(), principals=("alice-laptop", "alice"), ids={})}
@@ -109,6 +176,10 @@ def test_a_bridge_decides_only_what_it_was_shown(room: Lounge):
     assert "does not ask in chat bridge" in send(approval=other["id"], digest=other["digest"])
     assert room.core.rows("votes") == []
     assert room.state()[0] == before[0]
+    far = room.token("far", "approver", applications=("other",))
+    code = link.give(room.core.store, "bridge", "far@example")
+    link.link(room.core.desk, code, caller=far)
+    assert "there is no approval" in send(user="far@example", digest="0" * 64)
     for hidden in ("bob@example\x00", "bob@example\u202e", "\ud800"):
         knock = chats.generic_knock(said | {"user": hidden}, room.now)
         assert room.knock("bridge", knock).status_code == 401

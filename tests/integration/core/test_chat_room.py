@@ -90,6 +90,7 @@ def test_signs_and_replies_to_our_message_are_votes_and_nothing_else_is(meeting:
     meeting.server.reply("@bob:example", about, "I approve of this")
     meeting.listen()
     assert meeting.votes() == []
+    assert meeting.heard(ALONE) == [], "we do not answer ourselves"
     meeting.server.react("@bob:example", about, "\U0001f44d")
     meeting.server.reply("@bob:example", about, "approve")
     meeting.listen()

@@ -46,15 +46,28 @@ def test_who_was_not_let_is_on_record_before_he_hears_of_it(sqlite_core: Core, c
     assert client.get("/api/v1/deploys?token=hunter22", headers=wrong).status_code == 401
     assert client.post("/api/v1/deploys", json=BODY, headers=viewer).status_code == 403
     assert client.post("/api/v1/deploys", json=BODY, headers=admin).status_code == 409
+    assert client.get("/api/v1/deploys/hunter22/hunter22", headers=wrong).status_code == 401
 
-    signin, role, policy = refused(core)
+    signin, role, policy, path = refused(core)
+    assert path["detail"]["path"] == "/api/v1/deploys/***/***"
     assert (signin["action"], signin["actor"]) == ("access.signin_failed", "unknown")
     assert signin["address"] == "testclient"
     assert (role["action"], role["actor"]) == ("access.refused", "viewer")
     assert role["detail"]["path"] == "/api/v1/deploys"
     assert (policy["action"], policy["actor"]) == ("access.policy_refused", "admin")
     assert "vetoed" in policy["detail"]["detail"] or "veto" in policy["detail"]["detail"]
-    assert "hunter22" not in str(signin) + str(role) + str(policy)
+    assert "hunter22" not in str(refused(core))
+
+
+def test_a_flood_from_one_address_hides_no_other(sqlite_core: Core, client: TestClient):
+    """Of a failed sign-in nothing but the address tells one stranger from another."""
+    app = client.app
+    for address in ("192.0.2.1", "192.0.2.2"):
+        other = TestClient(app, client=(address, 4711))
+        for _ in range(11):
+            other.get("/api/v1/deploys", headers={"Authorization": "Bearer wrong"})
+    seen = [row["address"] for row in refused(sqlite_core)]
+    assert seen == ["192.0.2.1"] * 10 + ["192.0.2.2"] * 10
 
 
 def test_a_flood_is_counted_not_written(sqlite_core: Core, client: TestClient):
