@@ -33,7 +33,7 @@ def listing(asked: Asked, query: Annotated[RestoreQuery, Query()]) -> Any:
     With `observe` their targets are asked too, by the hook of that name: at most 100 of them,
     within half a minute. Only a process with a worker can do that, for who may administer.
     """
-    request = RestoreLook(tuple(query.deploy), query.observe)
+    request = RestoreLook(tuple(query.deploy), query.observe, query.lost_after)
     return asked.calls.restore(asked.desk, request, caller=asked.caller)
 
 

@@ -15,6 +15,9 @@ class RestoreQuery(Parameters):
 
     deploy: Deploys = Field(default=[], description="Ids or addresses; all if none is named.")
     observe: bool = Field(default=False, description="Ask their targets what runs there.")
+    lost_after: Text | None = Field(
+        default=None, description="What is lost is shown in pages: `lost_next` of the one before."
+    )
 
 
 class ResumeBody(Body):

@@ -87,6 +87,7 @@ class Restore(Shape):
     undecided: int
     items: list[Undecided]
     lost: list[Lost]
+    lost_next: str | None = None
 
 
 class Decided(Shape):

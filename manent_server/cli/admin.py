@@ -145,10 +145,14 @@ def restore_list(
     observe: Annotated[
         bool, typer.Option(help="Have the targets asked what runs there, by the hook observe.")
     ] = True,
+    lost_after: Annotated[
+        str | None, typer.Option(help="Show more of what is lost: lost_next of the list before.")
+    ] = None,
     local: Local = False,
 ) -> None:
     """Say whether nothing begins and why, and what is known of each live deploy."""
-    _restoring(config, local=local).listing(deploys or (), observes=observe)
+    restoring = _restoring(config, local=local)
+    restoring.listing(deploys or (), observes=observe, lost_after=lost_after)
 
 
 @restore_app.command(name="resume")

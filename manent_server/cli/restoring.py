@@ -27,21 +27,24 @@ class Restoring:
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
 
-    def listing(self, deploys: Sequence[str], *, observes: bool) -> None:
+    def listing(self, deploys: Sequence[str], *, observes: bool, lost_after: str | None) -> None:
         """Print whether nothing begins and why, and what is known of what is to be decided.
 
         Args:
             deploys: Which; all if none is named.
             observes: Have their targets asked.
+            lost_after: The page of lost ones that comes after this one.
         """
 
         def on_desk(desk: "Desk", caller: Caller) -> Any:
             from manent_server.usecases import review
             from manent_server.usecases.requests import RestoreLook
 
-            return review.review(desk, RestoreLook(tuple(deploys), observes), caller=caller)
+            look = RestoreLook(tuple(deploys), observes, lost_after)
+            return review.review(desk, look, caller=caller)
 
         query = {"deploy": list(deploys), "observe": str(observes).lower()}
+        query |= {"lost_after": lost_after} if lost_after is not None else {}
 
         def over_http(session: Session) -> Any:
             return session.client.get(_PATH, query, timeout=_LONG)

@@ -6,6 +6,7 @@ database went back: the new epoch begins far above both, and the record states t
 
 import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from manent_server.domain import access
@@ -21,21 +22,19 @@ from manent_server.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class Words:
-    """Who opens it, why, and what else the record is to say."""
+    """Who opens it, why, and what else the record, which has an id, is to say."""
 
     actor: Caller | str
     reason: str | None
+    record: str = field(default_factory=partial(secrets.token_hex, 16))
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-def reopen(tx: Transaction, row: Installation, known: Known, words: Words) -> dict[str, Any]:
+def reopen(tx: Transaction, row: Installation, known: Known, words: Words) -> None:
     """Begin the next epoch, in the transaction that holds the installation's row.
 
     Every worker of before is taken over from: one that still lives ends at its next heartbeat,
     and what it ran is put back by the reconciler.
-
-    Returns:
-        What the record says of it.
     """
     at = tx.now()
     epoch = rules.next_epoch(known, row.reached)
@@ -48,9 +47,8 @@ def reopen(tx: Transaction, row: Installation, known: Known, words: Words) -> di
         "reason": words.reason,
         **words.detail,
     }
-    deed = Deed(words.actor, OPENED, detail=detail, id=secrets.token_hex(16))
-    records.write_audit(tx, deed, at=at)
-    audit.chain_beyond(tx, deed.id or "", number=number)
+    records.write_audit(tx, Deed(words.actor, OPENED, detail=detail, id=words.record), at=at)
+    audit.chain_beyond(tx, words.record, number=number)
     installation.raise_epochs(tx, rules.least_epoch_of_deploys(epoch))
     workers.retire_all(tx, by=_by(words.actor), at=at)
     installation.forget_resumed(tx)
@@ -65,7 +63,6 @@ def reopen(tx: Transaction, row: Installation, known: Known, words: Words) -> di
         known_epoch=None,
         known_number=None,
     )
-    return detail
 
 
 def _by(actor: Caller | str) -> str:

@@ -266,11 +266,13 @@ class RecoverRequest:
 class RestoreLook:
     """Which live deploys of a restored database to show, all if none is named.
 
-    `observes`: their targets are asked what runs there.
+    `observes`: their targets are asked what runs there. `lost_after`: the last id of a page of
+    what the database does not know, to see the next.
     """
 
     deploys: Sequence[str] = ()
     observes: bool = False
+    lost_after: str | None = None
 
 
 @dataclass(frozen=True)

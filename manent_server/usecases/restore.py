@@ -4,7 +4,9 @@ Each was waiting or running when the dump was made, and may have ended since on 
 person says of each whether it may go on, how it ended, or that it is not wanted; then opens.
 """
 
+import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ from manent_server.store.transaction import Transaction
 from manent_server.usecases import lost, once, reopen
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.lost import Told
+from manent_server.usecases.reopen import Words
 from manent_server.usecases.requests import IdempotencyKey, OpenRequest, RestoreRequest
 
 DECIDED: Final = "restore.decided"
@@ -33,7 +36,6 @@ OUTCOMES: Final[Mapping[str, Standing]] = {
     Outcome.ROLLBACK_FAILED: Standing.TOUCHED,
 }
 """How a deploy that already ran may have ended, and what that says of each of its targets."""
-_SUBJECT: Final = "restore"
 _MOST: Final = 100_000
 _NAMED: Final = 5
 
@@ -51,25 +53,39 @@ def decide(
     act = _act(request)
     if bool(request.deploys) == request.is_all:
         raise Invalid("name deploys, or all", next="give ids as admin restore list shows, or --all")
+    name = secrets.token_hex(16)
     done: list[str] = []
 
     def work(tx: Transaction) -> str:
-        _demand_fenced(installation.lock(tx))
-        if once.remembered(tx, caller, key) is None:
-            done[:] = _decide(tx, desk, request, act, caller)
-            once.remember(tx, caller, key, _SUBJECT)
-        return _SUBJECT
+        row = installation.lock(tx)
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            return known
+        if records.read_detail(tx, name) is None:  # else its commit was not answered
+            _demand_fenced(row)
+            done[:] = _decide(tx, desk, request, _Act(act, caller, name))
+            once.remember(tx, caller, key, " ".join(done))
+        return " ".join(done)
 
-    once.run(desk.store, work)
+    decided = once.run(desk.store, work).split()
     with desk.store.read() as tx:
         left = len(installation.undecided(tx, limit=_MOST))
-    return {"decision": request.decision, "deploys": done, "undecided": left}
+    return {"decision": request.decision, "deploys": decided, "undecided": left}
 
 
-_Act = Callable[[Transaction, Deploy, Caller], None]
+_Deed = Callable[[Transaction, Deploy, Caller], None]
 
 
-def _act(request: RestoreRequest) -> _Act:
+@dataclass(frozen=True)
+class _Act:
+    """What is done with each deploy, by whom, and the id of its first record."""
+
+    deed: _Deed
+    caller: Caller
+    name: str
+
+
+def _act(request: RestoreRequest) -> _Deed:
     if request.decision == "resume":
         return partial(_resume, reason=request.reason)
     if request.decision == "cancel":
@@ -83,15 +99,14 @@ def _act(request: RestoreRequest) -> _Act:
     return partial(_close, outcome=Outcome(request.outcome))
 
 
-def _decide(
-    tx: Transaction, desk: Desk, request: RestoreRequest, act: _Act, caller: Caller
-) -> list[str]:
+def _decide(tx: Transaction, desk: Desk, request: RestoreRequest, act: _Act) -> list[str]:
+    caller = act.caller
     if request.is_all:
         wanted = sorted(installation.undecided(tx, limit=_MOST))
     else:
         found = (desk.deploy_for(tx, name, caller, access.ADMINISTER) for name in request.deploys)
         wanted = sorted({one.id for one in found})
-    for name in wanted:
+    for number, name in enumerate(wanted):
         row = deploys.lock(tx, name)
         if row is None or not row.is_live:
             raise Conflict(
@@ -99,11 +114,12 @@ def _decide(
                 code="deploy_ended",
                 next="manent-server admin restore list shows what is live",
             )
-        act(tx, row, caller)
+        act.deed(tx, row, caller)
         detail = {"decision": request.decision, "reason": request.reason}
         detail |= {"outcome": request.outcome} if request.decision == "close" else {}
         place = (row.id, row.application, row.environment)
-        deed = Deed(caller, DECIDED, *place, detail, before=row.standing)
+        of = None if number else act.name
+        deed = Deed(caller, DECIDED, *place, detail, before=row.standing, id=of)
         records.write_audit(tx, deed, at=tx.now())
     return wanted
 
@@ -162,23 +178,34 @@ def open_up(
     caller.demand(access.ADMINISTER)
     if request.force and not request.reason:
         raise Invalid("--force wants a reason", next="give --reason TEXT, for the record")
-    answer: dict[str, Any] = {}
+    name = secrets.token_hex(16)
 
     def work(tx: Transaction) -> str:
         row = installation.lock(tx)
-        if once.remembered(tx, caller, key) is not None:
-            return _SUBJECT
-        answer.update(_open(tx, desk, _demand_fenced(row), request, caller))
-        once.remember(tx, caller, key, _SUBJECT)
-        return _SUBJECT
+        known = once.remembered(tx, caller, key)
+        if known is not None:
+            return known
+        if records.read_detail(tx, name) is None:  # else its commit was not answered
+            _open(tx, desk, _demand_fenced(row), request, Words(caller, request.reason, name))
+            once.remember(tx, caller, key, name)
+        return name
 
-    once.run(desk.store, work)
-    return {"fenced": False, **answer}
+    record = once.run(desk.store, work)
+    with desk.store.read() as tx:
+        said = records.read_detail(tx, record) or {}
+    return {
+        "fenced": False,
+        "epoch": said["epoch"],
+        "missing": {"first": said["first"], "last": said["known"]},
+        "goes_on_at": said["last"] + 1,
+        "resumed": said["resumed"],
+        "undecided": said["undecided"],
+    }
 
 
 def _open(
-    tx: Transaction, desk: Desk, row: Installation, request: OpenRequest, caller: Caller
-) -> dict[str, Any]:
+    tx: Transaction, desk: Desk, row: Installation, request: OpenRequest, words: Words
+) -> None:
     left = installation.undecided(tx, limit=_MOST)
     if left and not request.force:
         named = ", ".join(left[:_NAMED]) + (" and more" if len(left) > _NAMED else "")
@@ -191,11 +218,4 @@ def _open(
     known = row.known.with_number(told.last)
     resumed = sorted(installation.resumed(tx, is_live=True))
     detail = {"forced": request.force, "undecided": left, "resumed": resumed}
-    said = reopen.reopen(tx, row, known, reopen.Words(caller, request.reason, detail))
-    return {
-        "epoch": said["epoch"],
-        "missing": {"first": said["first"], "last": known.number},
-        "goes_on_at": said["last"] + 1,
-        "resumed": resumed,
-        "undecided": left,
-    }
+    reopen.reopen(tx, row, known, replace(words, detail=detail))

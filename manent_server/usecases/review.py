@@ -1,25 +1,29 @@
 """Review: what is known of the live deploys of a restored database, before anything is decided."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Container, Sequence
+from typing import Any, Final
 
 from manent_server.domain import access
 from manent_server.domain.access import Caller
+from manent_server.domain.errors import NotFound
 from manent_server.store import deploys, installation
 from manent_server.store.deploys import Deploy
 from manent_server.store.installation import Installation, Resumed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import lost, observe, view
 from manent_server.usecases.desk import Desk
-from manent_server.usecases.lost import Story
+from manent_server.usecases.lost import Story, Told
 from manent_server.usecases.requests import RestoreLook
+
+_PAGE: Final = 500
+"""Lost deploys in one answer."""
 
 
 def review(desk: Desk, request: RestoreLook | None = None, *, caller: Caller) -> dict[str, Any]:
     """Whether nothing begins and why; every live deploy with what is known of it.
 
     Raises:
-        NotFound: A deploy that is named is none.
+        NotFound: A deploy that is named is none, or no page ends with the one that is named.
     """
     caller.demand(access.AUDIT)
     request = request or RestoreLook()
@@ -46,7 +50,20 @@ def review(desk: Desk, request: RestoreLook | None = None, *, caller: Caller) ->
             for item in items
             if wanted is None or item["id"] in wanted
         ],
-        "lost": [_gone(name, story) for name, story in told.deploys.items() if name not in known],
+        **_unknown(told, known, request.lost_after),
+    }
+
+
+def _unknown(told: Told, known: Container[str], after: str | None) -> dict[str, Any]:
+    """A page of the deploys the database does not know, in the order of the record."""
+    lost = [name for name in told.deploys if name not in known]
+    if after is not None and after not in lost:
+        raise NotFound(f"{after} is no deploy that was lost", next="give the last id of a page")
+    page = lost[lost.index(after) + 1 :] if after is not None else lost
+    shown = page[:_PAGE]
+    return {
+        "lost": [_gone(name, told.deploys[name]) for name in shown],
+        "lost_next": shown[-1] if len(page) > len(shown) else None,
     }
 
 

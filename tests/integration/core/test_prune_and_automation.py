@@ -75,9 +75,9 @@ def test_a_schedule_knows_the_newest_version_as_before(core: Core, made: Plans) 
 
 def test_a_schedule_never_brings_what_was_given_up_there_long_ago(core: Core, made: Plans) -> None:
     """The version runs elsewhere still, so a schedule may name it."""
-    old_good(core, "1", 210)
+    old_good(core, "1", 230)
+    old_good(core, "2", 220, environment="production")
     core.set(old_bad(core, "2", 200), outcome="rolled_back")
-    old_good(core, "2", 195, environment="production")
     made.make(version="2")
     pruned(core, KEEP_ONE)
     made.look(TEN)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from manent_server.domain.audit import Entry
-from manent_server.domain.errors import Conflict, Invalid, NotAllowed
+from manent_server.domain.errors import Conflict, Invalid, KeyReused, NotAllowed, NotFound
 from manent_server.domain.installation import least_epoch_of_deploys
 from manent_server.domain.marks import Sort
 from manent_server.observability.audit_file import AuditFile
@@ -18,11 +18,13 @@ from manent_server.usecases.requests import (
     IdempotencyKey,
     MarkRequest,
     OpenRequest,
+    RestoreLook,
     RestoreRequest,
 )
 from manent_server.usecases.verify import verify
 from tests.integration.core.restoring import gone_back, guard, head, standing
-from tests.integration.core.running import Running
+from tests.integration.core.running import BAD, Running
+from tests.integration.core.test_lost_answers import Forgetful
 from tests.rig.core import ADMIN, VIEWER, Core
 
 
@@ -140,6 +142,116 @@ def test_nothing_is_decided_where_nothing_is_fenced(core: Core) -> None:
         decide(core, "close", deploy, outcome="superseded")
     with pytest.raises(Invalid, match="name deploys"):
         restore.decide(core.desk, RestoreRequest("resume"), caller=ADMIN)
+
+
+def test_what_is_lost_comes_in_pages(
+    core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.submit()
+    number, _ = head(core)
+    file = AuditFile(tmp_path / "audit.jsonl", 10**6)
+    with core.store.read() as tx:
+        file.give(audit_positions.entries(tx, after=0, limit=100))
+    names = [f"{n}" * 26 for n in (5, 3, 8, 1, 4)]
+    for offset, name in zip((1, 2, 3, 4, 500), names, strict=True):
+        beside = '"at":"2026-01-01T00:00:00.000000Z","actor":"manent","action":"deploy.requested"'
+        text = f'{{{beside},"deploy":"{name}","detail":{{"version":"8"}}}}'
+        file.give([Entry(number + offset, "0" * 64, text)])
+    core.configure(audit=replace(core.settings.audit, file=tmp_path / "audit.jsonl"))
+    fence(core)
+    monkeypatch.setattr(review, "_PAGE", 2)
+    pages: list[list[str]] = []
+    after = None
+    while after is not None or not pages:
+        found = review.review(core.desk, RestoreLook(lost_after=after), caller=ADMIN)
+        pages.append([one["id"] for one in found["lost"]])
+        after = found["lost_next"]
+    assert pages == [names[:2], names[2:4], names[4:]]
+    with pytest.raises(NotFound):
+        review.review(core.desk, RestoreLook(lost_after="x"), caller=ADMIN)
+    # What the file has beyond all that was known is given to no other record.
+    opened = restore.open_up(core.desk, OpenRequest(force=True, reason="all good"), caller=ADMIN)
+    assert opened["goes_on_at"] > number + 500 + 1_000_000
+
+
+def test_who_repeats_a_decision_is_told_what_was_decided(core: Core) -> None:
+    """Also once it is opened: the answer before may have been lost."""
+    first, second = core.submit("shop"), core.submit("mail")
+    fence(core)
+
+    def close(digest: str = "d") -> dict[str, object]:
+        key = IdempotencyKey("c", "/admin/restore/close", digest)
+        request = RestoreRequest("close", (second, first), outcome="failed")
+        return restore.decide(core.desk, request, caller=ADMIN, key=key)
+
+    def open_up() -> dict[str, object]:
+        key = IdempotencyKey("o", "/admin/restore/open", "d")
+        return restore.open_up(core.desk, OpenRequest(), caller=ADMIN, key=key)
+
+    told = close()
+    assert told["deploys"] == sorted((first, second))
+    assert close() == told
+    opened = open_up()
+    assert opened["undecided"] == []
+    assert open_up() == opened
+    assert close() == told
+    with pytest.raises(KeyReused):
+        close("another")
+
+
+def test_a_lost_answer_of_the_database_decides_nothing_twice(core: Core) -> None:
+    """By a command on the database itself, which has no key."""
+    deploy = core.submit("shop")
+    fence(core)
+    forgetful = replace(core.desk, store=Forgetful(core.store))
+    request = RestoreRequest("cancel", (deploy,))
+    assert restore.decide(forgetful, request, caller=ADMIN)["deploys"] == [deploy]
+    assert restore.open_up(forgetful, OpenRequest(), caller=ADMIN)["epoch"] == 2
+    actions = [record["action"] for record in core.rows("audit")]
+    assert (actions.count("restore.decided"), actions.count("restore.opened")) == (1, 1)
+
+
+def test_restored_twice(core: Core) -> None:
+    """B139: what may go on after the first time is undecided after the second."""
+    running = Running(core, "shop")
+    fence(core)
+    decide(core, "resume", running.deploy.id)
+    opened = restore.open_up(core.desk, OpenRequest(), caller=ADMIN)
+    memory = gone_back(core, epochs=1)
+    assert not guard(core, memory).look()
+    [item] = review.review(core.desk, caller=ADMIN)["items"]
+    assert item["decision"] is None
+    decide(core, "cancel")
+    again = restore.open_up(core.desk, OpenRequest(), caller=ADMIN)
+    assert again["epoch"] == 4
+    assert int(str(again["goes_on_at"])) > int(str(opened["goes_on_at"])) + 1_000_000
+    head(core)
+    assert verify(core.store).broken is None
+
+
+def test_a_running_deploy_that_is_cancelled_by_hand_is_decided(core: Core) -> None:
+    """B139: no worker ends it now; it ends when it is opened."""
+    running = Running(core)
+    running.hand_out(running.errand())
+    fence(core)
+    cancel.cancel(core.desk, running.deploy.id, CancelRequest(), caller=ADMIN)
+    found = review.review(core.desk, caller=ADMIN)
+    assert [item["decision"] for item in found["items"]] == ["cancel"]
+    assert found["undecided"] == 0
+    with pytest.raises(Conflict, match="was cancelled"):
+        decide(core, "resume", running.deploy.id)
+    assert restore.open_up(core.desk, OpenRequest(), caller=ADMIN)["resumed"] == []
+
+
+def test_a_rollback_that_was_cut_short_is_not_hidden_by_a_cancel(core: Core) -> None:
+    running = Running(core)
+    running.perform("deploy:web", BAD)
+    running.undo("web")
+    running.hand_out(running.errand("rollback:web"))
+    fence(core)
+    decide(core, "cancel", running.deploy.id)
+    assert core.deploy(running.deploy.id).outcome == "rollback_failed"
+    assert [one["sort"] for one in core.rows("marks") if one["automatic"]] == ["lock"]
 
 
 def test_all_or_none_is_decided_and_once(core: Core) -> None:
