@@ -54,7 +54,7 @@ def more_room(house: House) -> None:
     house.settings.path.write_text(CONFIG.replace("tier: staging", "tier: staging, concurrency: 4"))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_a_reload_without_a_database_keeps_nobody_from_ending(house: House):
     """I17: whoever was told to end meanwhile waits for no answer."""
     more_room(house)

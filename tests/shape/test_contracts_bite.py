@@ -80,7 +80,7 @@ def test_a_planted_violation_breaks_its_contract(copy, violation):
     ended = subprocess.run(
         [LINT, "--no-logo", "--no-cache"],
         cwd=copy, env={"PATH": os.defpath, "PYTHONPATH": roots},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert ended.returncode != 0
     assert f"{contract} BROKEN" in ended.stdout

@@ -30,7 +30,7 @@ def run(folder: Path, text: str, *options: str) -> tuple[int, str]:
     ended = subprocess.run(
         [*command, "--rootdir", folder, "-p", "no:cacheprovider", *options, folder],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # noqa: TID251 - a child of ours
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     return ended.returncode, ended.stdout.splitlines()[-1]
 

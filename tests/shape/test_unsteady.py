@@ -55,7 +55,7 @@ def run(folder: Path, *texts: str, workers: int = 0) -> tuple[int, list[str]]:
     ended = subprocess.run(
         [*command, *options, folder],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": ""},  # noqa: TID251 - a child of ours
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     return ended.returncode, ended.stdout.splitlines()
 

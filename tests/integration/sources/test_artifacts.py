@@ -147,7 +147,7 @@ def test_what_a_killed_process_left_half_is_removed_but_not_what_a_living_one_wr
         assert [path.name for path in partial.iterdir()] == ["alive"]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_who_is_frozen_while_it_fetches_keeps_nobody_else_from_it(
     site: Site, tmp_path: Path
 ) -> None:

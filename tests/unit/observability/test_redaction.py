@@ -206,9 +206,9 @@ def test_many_secrets_do_not_slow_a_log_down() -> None:
     """B102: a hundred secrets cost well under a tenth of a millisecond a line."""
     redactor = Redactor(f"Secret-{number}-{number * 7919:x}-value" for number in range(100))
     line = "2027-01-31T18:00:00Z copying file 12345 of 67890 to /srv/shop/releases/v1 ... done " * 2
-    began = time.perf_counter()
+    began = time.process_time()
 
     for _unused in range(1000):
         redactor.redact(line)
 
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0

@@ -20,7 +20,7 @@ def started() -> Iterator[list[int]]:
 
 
 def wait_for(path: Path, text: str) -> str:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not (path.exists() and text in path.read_text()):
         assert time.monotonic() < until
         time.sleep(0.01)
