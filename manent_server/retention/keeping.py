@@ -16,7 +16,7 @@ from manent_server.domain.rollback import Good
 from manent_server.store import deploys, history, marks, records, retention
 from manent_server.store.records import Stock
 from manent_server.store.retention import GivenUp, Place
-from manent_server.store.transaction import Transaction
+from manent_server.store.transaction import Store, Transaction
 
 
 @dataclass
@@ -43,7 +43,7 @@ class _Seen:
 
 
 def survey(
-    tx: Transaction,
+    store: Store,
     policy: Policy,
     *,
     before: datetime,
@@ -53,31 +53,35 @@ def survey(
     """Everything that is held.
 
     Args:
-        tx: For reading.
+        store: Read in pieces, between which the caller may write: nobody holds two connections.
         policy: How much stays.
         before: What ended later is not looked at.
         promoting: Places that take up versions by themselves.
         pulse: Called now and then: thousands of places take their time.
     """
     keeping = Keeping()
-    seen = _Seen(records.inventory(tx), marks.standing(tx, at=tx.now()), retention.given_up(tx))
+    with store.read() as tx:
+        seen = _Seen(records.inventory(tx), marks.standing(tx, at=tx.now()), retention.given_up(tx))
+        places, scheduled = retention.places(tx), retention.automated(tx)
     for row in seen.stock:
         keeping.add(row.deploy, Kept.CURRENT)
         if row.version is not None:
             seen.at_hand.setdefault(row.application, set()).add(row.version)
     for mark in seen.standing:
         keeping.add(mark.deploy, Kept.MARKED)
-    places = retention.places(tx)
     for place in places:
         pulse()
-        _hold_place(tx, keeping, place, policy=policy, seen=seen)
-    scheduled = retention.automated(tx)
+        with store.read() as tx:
+            _hold_place(tx, keeping, place, policy=policy, seen=seen)
     for application in sorted(scheduled):
-        _hold_ages(tx, keeping, application, seen.at_hand.get(application, set()), before)
-    for place in places:
         pulse()
+        with store.read() as tx:
+            _hold_ages(tx, keeping, application, seen.at_hand.get(application, set()), before)
+    for place in places:
         if place in promoting or place[0] in scheduled:
-            _hold_automation(tx, keeping, place, seen)
+            pulse()
+            with store.read() as tx:
+                _hold_automation(tx, keeping, place, seen)
     return keeping
 
 

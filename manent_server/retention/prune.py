@@ -200,14 +200,14 @@ class Pruner:
         with self._desk.store.read() as tx:
             self._goal = _GOAL[tx.dialect]
             before = tx.now() - self._policy.max_age
-            keeping = survey(
-                tx,
-                self._policy,
-                before=before,
-                promoting=self._promoting(),
-                pulse=self._prolong,
-            )
             live = retention.count_live(tx)
+        keeping = survey(
+            self._desk.store,
+            self._policy,
+            before=before,
+            promoting=self._promoting(),
+            pulse=self._prolong,
+        )
         if live:
             self._tally.kept[Kept.LIVE] = live
         unfinished = frozenset(

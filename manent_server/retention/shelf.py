@@ -29,12 +29,12 @@ class Shelf:
         if known.max_age <= timedelta(0):
             return 0
         policy = Policy(known.max_age, known.keep_releases)
-        with self.desk.store.read() as tx:
+        store = self.desk.store
+        with store.read() as tx:
             before = tx.now() - policy.max_age
-            kept = survey(
-                tx, policy, before=before, promoting=frozenset(), pulse=lambda: None
-            ).reasons
-            needed = retention.needed_artifacts(tx, kept)
+        kept = survey(store, policy, before=before, promoting=frozenset(), pulse=lambda: None)
+        with store.read() as tx:
+            needed = retention.needed_artifacts(tx, kept.reasons)
         gone = self.artifacts.tidy(needed, idle=self.idle)
         if gone:
             _log.info("removed %d artifacts that nothing needs any more", gone)

@@ -13,9 +13,6 @@ from manent_server.store.engine import POOL_TIMEOUT
 class Room:
     """Places for transactions; whoever finds none in time goes on as with a pool that is used up.
 
-    A thread that has a place needs no second one for what it does meanwhile: it would wait for
-    itself where there is one place, and two of its like for each other.
-
     Args:
         places: How many there are; None sets no limit.
         patience: How long one is waited for.
@@ -24,7 +21,6 @@ class Room:
     def __init__(self, places: int | None = None, *, patience: timedelta = POOL_TIMEOUT) -> None:
         self._patience = patience.total_seconds()
         self._places = None if places is None else threading.BoundedSemaphore(places)
-        self._mine = threading.local()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -33,14 +29,12 @@ class Room:
         Raises:
             sa.exc.TimeoutError: There was none in time.
         """
-        if self._places is None or getattr(self._mine, "is_taken", False):
+        if self._places is None:
             yield
             return
         if not self._places.acquire(timeout=self._patience):
             raise sa.exc.TimeoutError("no place for work in the background became free")
-        self._mine.is_taken = True
         try:
             yield
         finally:
-            self._mine.is_taken = False
             self._places.release()

@@ -5,7 +5,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ import yaml
 from manent_server.domain.deploy import Outcome
 from manent_server.domain.errors import Conflict
 from manent_server.retention import prune as pruning
+from manent_server.store import transaction as transactions
+from manent_server.store.room import Room
 from manent_server.usecases.requests import PruneRequest
 from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, Core
@@ -56,6 +60,18 @@ def performed(core: Core, application: str, version: str, *, line: bool = False)
             tx.connection.execute(tx.tables.logs.insert().values(row))
     assert running.close(Outcome.DEPLOYED)
     return running.deploy.id
+
+
+@pytest.mark.postgres
+def test_a_prune_holds_one_connection_at_a_time(
+    postgres_core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B142: with a small `database.pool` the loops have one connection: it waits for no second."""
+    monkeypatch.setattr(transactions, "Room", partial(Room, patience=timedelta(milliseconds=50)))
+    performed(postgres_core, "shop", "1")
+    desk = replace(postgres_core.desk, store=postgres_core.store.sparing(1))
+    found = pruning.prune(desk, PruneRequest(max_age=timedelta(seconds=0.001)), caller=ADMIN)
+    assert found["kept"] == {"current": 1}
 
 
 def multiply(core: Core, template: str) -> None:
