@@ -222,9 +222,8 @@ def _follow_live(tx: Transaction, row: Deploy) -> None:
         return
     words = f"brings {live.version}, live since deploy {live.deploy}, in place of {row.version}"
     warnings = [*(row.warnings or ()), words] if live.version != row.version else row.warnings
-    source = deploys.read(tx, live.deploy)
     # Whoever wrote what it brings now has no say in it, nor has who wrote what was asked for.
-    changes = [*(row.changes or ()), *((source.changes if source else None) or ())]
+    changes = [*(row.changes or ()), *(live.changes or ())]
     told = [one for number, one in enumerate(changes) if one not in changes[:number]]
     values = {"version": live.version, "sha256": live.sha256, "warnings": warnings}
     deploys.update(tx, row.id, **values, changes=told or None)

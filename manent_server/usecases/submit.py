@@ -170,11 +170,10 @@ def as_live(tx: Transaction, draft: Draft) -> Draft:
             next="deploy a version first",
         )
     order = replace(draft.order, follows_live=draft.sha256 is None)
-    source = deploys.read(tx, live.deploy) if draft.changes is None else None
     return replace(
         draft,
         version=live.version,
         sha256=draft.sha256 or live.sha256,
         order=order,
-        changes=source.changes if source is not None else draft.changes,
+        changes=live.changes if draft.changes is None else draft.changes,
     )

@@ -13,6 +13,7 @@ from manent_server.settings import ArtifactSource
 from manent_server.sources.artifacts import ArtifactUnavailable
 from manent_server.store import approvals, deploys, sessions, tokens
 from manent_server.usecases import (
+    cancel,
     decide,
     explain,
     promote,
@@ -23,6 +24,7 @@ from manent_server.usecases import (
     submit,
 )
 from manent_server.usecases.requests import (
+    CancelRequest,
     Decision,
     DeployRequest,
     IdempotencyKey,
@@ -46,7 +48,7 @@ from tests.integration.core.approving import (
     resolve,
     say,
 )
-from tests.integration.core.crew import Hand, good_before
+from tests.integration.core.crew import Hand
 from tests.rig.core import Core, long_ago
 
 
@@ -244,10 +246,9 @@ def test_the_rules_of_today_are_not_taken_for_a_program_nobody_knows(core: Core)
 
 def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) -> None:
     """B72: redeploy, promotion, rerun and schedule wait; a rollback passes, on record."""
-    good_before(core, hand, "1")
-    changes = [{"id": "c1", "author": "eve", "at": "2027-01-01T00:00:00Z"}]
-    hand.run(core.submit(version="2", changes=changes))
-    to_production = DeployRequest("shop", "production", "2", changes=changes)
+    hand.run(core.submit(version="1", changes=written_by("bob")))
+    hand.run(core.submit(version="2", changes=written_by("eve")))
+    to_production = DeployRequest("shop", "production", "2", changes=written_by("eve"))
     there = str(submit.submit(core.desk, to_production, caller=ANN)["id"])
     hand.run(there)
     ask(core)
@@ -273,6 +274,15 @@ def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) ->
     assert where(core, back["id"]) == ("SUCCESS", "deployed")
     passed = [row["detail"] for row in core.rows("events") if row["type"] == "gate.passed"]
     assert [one["gate"] for one in passed if one["gate"] == "approval"] == ["approval"]
+    cancel.cancel(core.desk, ways[1]["id"], CancelRequest(), caller=ANN)
+    brought_back = submit.submit(core.desk, again, caller=ANN)
+    resolve(core)
+    with pytest.raises(NotAllowed, match="bob wrote one of its changes"):
+        say(core, brought_back["id"], BOB)
+
+
+def written_by(login: str) -> list[dict[str, str]]:
+    return [{"id": "c1", "author": login, "at": "2027-01-01T00:00:00Z"}]
 
 
 def test_twenty_at_once_have_one_effect(core: Core) -> None:
