@@ -12,8 +12,8 @@ from manent_migrations.column import BIG, at, count, text
 from manent_migrations.naming import Naming
 
 Create = Callable[..., None]
-KEPT = ("audit", "audit_chain")
-"""Tables whose rows are never changed and never removed."""
+KEPT = {"audit": ("entry", "id"), "audit_chain": ("number", "entry")}
+"""Tables whose rows are never changed and never removed, and by what each row is the only one."""
 
 
 def create_tables(name: Naming, create: Create) -> None:
@@ -64,13 +64,20 @@ def guards(name: Naming) -> Iterator[str]:
 
 
 def _sqlite(name: Naming) -> Iterator[str]:
-    for table in KEPT:
+    for table, keys in KEPT.items():
         for verb in ("UPDATE", "DELETE"):
             yield (
                 f"CREATE TRIGGER manent_{table}_no_{verb.lower()} BEFORE {verb} "
                 f"ON {name.table(table)} BEGIN "
                 f"SELECT RAISE(ABORT, '{_refusal(table)}'); END"
             )
+        # What makes room for itself (INSERT OR REPLACE) fires no trigger of a deletion.
+        is_key = " OR ".join(f"{key} = NEW.{key}" for key in keys)
+        is_there = f"EXISTS (SELECT 1 FROM {name.table(table)} WHERE {is_key})"  # noqa: S608 - ours
+        yield (
+            f"CREATE TRIGGER manent_{table}_no_replace BEFORE INSERT ON {name.table(table)} "
+            f"WHEN {is_there} BEGIN SELECT RAISE(ABORT, '{_refusal(table)}'); END"
+        )
     audit = name.table("audit")
     yield (f"CREATE TRIGGER manent_audit_waits AFTER INSERT ON {audit} BEGIN {_waits(name)}; END")
 

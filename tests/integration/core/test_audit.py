@@ -20,6 +20,7 @@ from manent_server.usecases.desk import Desk
 from manent_server.worker.loops import Job, Loop
 from tests.integration.core.recording import Spoil, by_force, do, emptied
 from tests.rig.core import Core
+from tests.rig.process import until
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -104,6 +105,22 @@ def test_the_database_refuses_to_change_or_remove_a_record(core: Core, table: st
     with pytest.raises(sa.exc.DBAPIError, match="never changed or removed"):
         core.store.repeat(change)
     assert found(core) is None
+
+
+@pytest.mark.parametrize("table", ["audit", "audit_chain"])
+def test_no_record_makes_room_for_itself(sqlite_core: Core, table: str):
+    """SQLite fires no trigger of a deletion where an insert replaces what is there."""
+    core = emptied(sqlite_core)
+    do(core, 2)
+    chain.chain(core.desk)
+    before = core.rows(table)
+    insert = f"INSERT OR REPLACE INTO manent_{table} SELECT * FROM manent_{table}"  # noqa: S608 - ours
+    with (
+        pytest.raises(sa.exc.IntegrityError, match="never changed or removed"),
+        core.store.write() as tx,
+    ):
+        tx.connection.exec_driver_sql(insert)
+    assert core.rows(table) == before
 
 
 def test_the_record_cannot_be_emptied_at_once(postgres_core: Core):
@@ -229,6 +246,33 @@ def test_a_chain_cut_or_made_anew_shows_against_what_was_kept(core: Core):
     do(core)
     chain.chain(core.desk)
     assert found(core, known) == "rewritten 3"
+
+
+def test_two_chainers_at_once_take_turns(postgres_core: Core):
+    """Whose lease has ended unseen finds nothing left to do, and no number taken."""
+    core = postgres_core
+    do(core, 3)
+    counts: list[int] = []
+
+    def other() -> None:
+        with core.store.write() as tx:
+            counts.append(rows.chain(tx, limit=9))
+
+    late = threading.Thread(target=other)
+    with core.store.write() as tx:
+        counts.append(rows.chain(tx, limit=9))
+        late.start()
+        until(lambda: _is_waiting(core), what="the second to wait for the first")
+    late.join()
+    assert counts == [3, 0]
+    assert found(core) is None
+
+
+def _is_waiting(core: Core) -> bool:
+    with core.store.read() as tx:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        found = tx.connection.exec_driver_sql(f"{query} AND datname = current_database()")
+        return bool(found.scalar_one())
 
 
 def _write(core: Core, count: int) -> None:
