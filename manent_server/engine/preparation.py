@@ -51,7 +51,8 @@ def _record_plan(tx: Transaction, run: Run) -> tuple[list[str], list[StepRow]]:
     """Record the steps; the names of those that were taken over just now, and all that stand."""
     row = deploys.lock(tx, run.deploy.id)
     if row is None or not is_current(row, run.deploy):
-        return [], []
+        # Cancelled in the very instant of its start, perhaps: it has ended without a step.
+        raise too_late(row, run.deploy)
     is_known = row.rerun_of is None or work.read_step(tx, row.id, row.pass_number, PREPARE)
     carried = {} if is_known else carrying.carry(tx, row, run.plan)
     rows = work.write_steps(tx, row, run.plan.steps(), carried=carried)

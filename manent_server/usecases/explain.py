@@ -1,6 +1,6 @@
 """Explain: why a deploy is not running, what it does, or why it ended so."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,14 @@ from manent_server.engine import version as versions
 from manent_server.store import approvals, deploys, facts, finding, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
+from manent_server.store.work import StepRow
 from manent_server.store.workers import Executor
 from manent_server.usecases import answer, executors, inspect, view
 from manent_server.usecases.desk import Desk
 from manent_server.usecases.wake import GATE
+
+# Ends of an attempt that count against no policy.
+_FREE = ("not_started", "interrupted")
 
 
 def explain(desk: Desk, address: str) -> dict[str, Any]:
@@ -217,11 +221,11 @@ def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] |
     question = row.open_question
     if question is not None:
         return f"{row.phase}: waits for an answer: {question.detail}"
+    doing = "; ".join(_steps(tx, row))
     wake = records.wake_of(tx, row.id)
     if wake is not None:
-        return f"{row.phase}: waits ({wake[1]}) until {view.instant(wake[0])}"
-    steps = [step for step in work.read_steps(tx, row.id) if step.state == "running"]
-    doing = ", ".join(f"{s.name} since {view.instant(s.started_at)}" for s in steps)
+        why = f": {doing}" if doing else ""
+        return f"{row.phase}: waits ({wake[1]}) until {view.instant(wake[0])}{why}"
     worker = workers.read(tx, row.executor) if row.executor else None
     place = f" on {row.executor}" if worker else ""
     free = ""
@@ -230,9 +234,28 @@ def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] |
         has_stopped = worker.stopped_at is not None
         place += ", a worker that has stopped," if has_stopped else f", silent since {seen},"
         free = _freed_by(worker.id, row.id)
-    elif worker is not None and not steps:
+    elif worker is not None and not doing:
         doing = _lacks_place(tx, desk, row, worker)
     return f"{row.phase}{place}" + (f": {doing}" if doing else "") + free
+
+
+def _steps(tx: Transaction, row: Deploy) -> Iterator[str]:
+    """What it is at, and what it tries again later and why."""
+    at = tx.now()
+    for step in work.read_steps(tx, row.id, pass_number=row.pass_number):
+        if step.state == "running":
+            yield f"{step.name} since {view.instant(step.started_at)}"
+        elif step.ended_at is None and step.next_try_at is not None and step.next_try_at > at:
+            why = (_cause(tx, row, step) or {}).get("message")
+            again = f"{step.name} is tried again at {view.instant(step.next_try_at)}"
+            yield f"{again}: {why}" if why else again
+
+
+def _cause(tx: Transaction, row: Deploy, step: StepRow) -> Mapping[str, Any] | None:
+    """Why its last attempt did not do it; a step itself keeps only what counts as a failure."""
+    tried = [one for one in work.read_attempts(tx, row.id) if one.step == step.name]
+    is_free = bool(tried) and tried[-1].result in _FREE
+    return tried[-1].error if is_free else step.error
 
 
 def _lacks_place(tx: Transaction, desk: Desk, row: Deploy, worker: Executor) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from manent_server.plugins import lockfile, processes, protocol
+from manent_server.plugins.leash import Leash
 from tests.plugins.bench import PROBE, Bench, Running, Worker, alive, pids_in, until
 
 GRACE = timedelta(seconds=10)
@@ -304,6 +305,31 @@ def test_after_a_result_what_is_left_of_the_group_is_killed(bench: Bench, tmp_pa
     # The two that took sessions of their own live on, as a service would.
     assert len(left) == 2
     processes.kill(left)
+
+
+def test_after_an_error_what_carries_the_mark_of_the_attempt_is_killed(
+    bench: Bench, tmp_path: Path
+) -> None:
+    running, pids = tree(bench, tmp_path / "pids", fails=True)
+    end = running.end()
+    assert (end.result, end.is_dead) == ("failed", True)
+    assert not alive(pids)
+
+
+def test_what_was_told_before_its_guard_was_gone_is_told_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancel that comes while the call is on its way to another guard is not lost."""
+    (reader, to_guard), (from_guard, writer) = os.pipe(), os.pipe()
+    nursery, gone = bench.runner._nursery, [Leash(to_guard, from_guard)]
+    take = nursery.take
+    monkeypatch.setattr(nursery, "take", lambda: gone.pop() if gone else take())
+    running = bench.start("polite", timeout=timedelta(seconds=5))
+    until(lambda: running.id in bench.runner.running())
+    bench.runner.cancel(running.id, reason="cancelled", grace=GRACE)
+    os.close(reader)
+    os.close(writer)
+    assert running.end().result == "cancelled"
 
 
 def _count(folder: Path) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import Conflict, NotAllowed
 from manent_server.store import work
 from manent_server.usecases import abandon, cancel, explain
@@ -127,6 +128,19 @@ def test_what_has_ended_otherwise_is_not_given_up(core: Core):
     with pytest.raises(Conflict) as refused:
         give_up(core, running.deploy.id, force=True)
     assert refused.value.code == "deploy_ended"
+
+
+def test_who_only_deploys_ends_no_wait_by_force(core: Core):
+    """What still works there then meets the next deploy: that word is an administrator's."""
+    running = stuck(core)
+    dora = Caller("dora", everywhere("deployer"))
+    request = AbandonRequest("no", force=True)
+    with pytest.raises(NotAllowed):
+        abandon.abandon(core.desk, running.deploy.id, request, caller=dora)
+    assert core.deploy(running.deploy.id).is_live
+    request = AbandonRequest("no")
+    abandon.abandon(core.desk, running.deploy.id, request, caller=dora)
+    assert open_attempts(core, running.deploy.id) == ["deploy:web"]
 
 
 def test_a_viewer_may_not(core: Core):

@@ -60,6 +60,17 @@ def test_a_deploy_whose_application_is_busy_is_passed_over(core: Core):
     assert core.deploy(second).phase == "queued"
 
 
+def test_two_of_one_application_that_wait_side_by_side_are_admitted_one_by_one(core: Core):
+    core.change_environment("staging", concurrency=2)
+    core.set_worker("w1", draining=True)
+    first, second = core.submit("shop"), core.submit("shop")
+    core.set_worker("w1", draining=False)
+    core.admit()
+    assert core.slots() == [first]
+    row = core.deploy(second)
+    assert (row.state, row.phase, row.blocked) == ("ENQUEUED", "queued", None)
+
+
 def test_a_limit_that_was_lowered_holds_once_places_are_free(core: Core):
     """R20"""
     first, second = core.submit("shop", "production"), core.submit("mail", "production")
@@ -196,6 +207,7 @@ def test_the_phase_follows_the_gate_that_decides(core: Core):
         {"draining": True},
         {"stopped_at": long_ago()},
         {"heartbeat_at": long_ago()},
+        {"recovered_by": "user:ann"},
     ],
 )
 def test_a_deploy_nobody_can_run_blocks_no_other(core: Core, change: dict[str, object]):

@@ -10,10 +10,11 @@ from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import Conflict, KeyReused, NotAllowed, NotFound
 from manent_server.engine import prelude
 from manent_server.engine.prelude import Verdict
+from manent_server.plugins.runner import HookEnd
 from manent_server.store import records
 from manent_server.usecases import cancel, recover, wake
 from manent_server.usecases.requests import CancelRequest, IdempotencyKey, RecoverRequest
-from tests.integration.core.running import GOOD, Running
+from tests.integration.core.running import BAD, GOOD, Running
 from tests.rig.core import ADMIN, STALE_AFTER, Core, long_ago
 
 
@@ -78,6 +79,16 @@ def test_a_second_cancel_may_ask_for_more(core: Core):
     assert (second["requested_at"], second["rollback"]) == (first, True)
 
 
+def test_a_plain_cancel_ends_the_rollback_that_was_asked_for_once_it_runs(core: Core):
+    """Before that a rollback once asked for stays asked for."""
+    running = Running(core)
+    running.hand_out(running.errand())
+    ask(core, running.deploy.id, rollback=True)
+    assert ask(core, running.deploy.id)["cancel"]["rollback"] is True
+    core.set(running.deploy.id, phase="rolling_back")
+    assert ask(core, running.deploy.id)["cancel"]["rollback"] is False
+
+
 def test_a_rollback_that_runs_is_still_shown_as_one(core: Core):
     running = Running(core)
     running.hand_out(running.errand())
@@ -91,6 +102,19 @@ def test_a_deploy_that_waits_ends_at_once(core: Core):
     deploy = park(core, running)
     assert ask(core, deploy)["outcome"] == "cancelled"
     assert core.rows("wakes") == []
+
+
+def test_a_way_back_that_was_cut_short_is_not_hidden_behind_the_cancel(core: Core):
+    """I16: somebody must look first."""
+    running = Running(core)
+    running.perform("deploy:web", BAD)
+    running.undo("web")
+    running.perform("rollback:web", HookEnd(result="interrupted"))
+    answer = ask(core, park(core, running))
+    assert (answer["state"], answer["outcome"]) == ("ERROR", "rollback_failed")
+    assert [(mark["application"], mark["automatic"]) for mark in core.rows("marks")] == [
+        ("shop", True)
+    ]
 
 
 def test_a_deploy_that_waits_is_dispatched_for_its_rollback(core: Core):

@@ -164,6 +164,18 @@ def test_a_cancelled_suspect_is_not_poisoned(core: Core, hand: Hand):
     assert ended(core, deploy) == ("CANCELLED", "cancelled")
 
 
+def test_a_suspect_that_is_cancelled_is_brought_back_where_that_was_asked(core: Core, hand: Hand):
+    """The step that kills its workers does not run again: what undoes it may."""
+    good_before(core, hand)
+    deploy = core.submit(version="1")
+    last = deaths(hand, deploy, 3)
+    cancel.cancel(core.desk, deploy, CancelRequest(rollback=True), caller=ADMIN)
+    assert last.run(deploy) is None
+    assert ended(core, deploy) == ("CANCELLED", "cancelled")
+    assert last.runner.names() == ["rollback:a"]
+    assert inventory(core)["a"] == ("known", "0")
+
+
 def lose(core: Core, running: Running, **left: Any) -> None:
     """The worker is claimed; its attempt's lease has passed, and nobody has ended it."""
     running.hand_out(running.errand())
@@ -199,14 +211,23 @@ def test_the_hand_out_finds_a_suspect_that_the_prelude_could_not_see(core: Core)
     assert running.hand_out(running.errand(is_trial=True)).refusal is None
 
 
-def test_a_worker_that_was_only_silent_is_no_death(core: Core):
-    """Self-fencing: claimed, it comes back and says that it lives."""
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_worker_that_was_only_silent_is_no_death(core: Core, *, is_late: bool):
+    """Self-fencing: claimed, it comes back and says that it lives, before its successor or late."""
     running = Running(core)
     lose(core, running)
-    with core.store.write() as tx:
-        assert workers.has_died(tx, "w1", running.worker.incarnation)
-        aftermath.spare(tx, running.worker.incarnation)
+    silent = running.worker.incarnation
+
+    def come_back() -> None:
+        with core.store.write() as tx:
+            assert workers.has_died(tx, "w1", silent)
+            aftermath.spare(tx, silent)
+
+    if not is_late:
+        come_back()
     running.worker = core.worker("w2")
     running.deploy = running.begin(running.deploy.id)
     running.hand_out(running.errand())
+    assert core.attempts(running.deploy.id)[0].died is is_late
+    come_back()
     assert core.attempts(running.deploy.id)[0].died is False

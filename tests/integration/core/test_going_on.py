@@ -83,6 +83,23 @@ def test_a_crash_while_undoing_goes_on_undoing(core: Core, hand: Hand):
     assert again.runner.names() == ["rollback:a"]
 
 
+def test_after_a_crash_nothing_begins_beside_what_had_failed(core: Core, hand: Hand):
+    place(core, (("a", "b"),))
+    good_before(core, hand)
+    hand.runner.ends["deploy:b"] = [BAD]
+    hand.runner.held.add("deploy:a")
+    deploy = core.submit()
+    trip = hand.begin(deploy)
+    hand.runner.await_running("deploy:a")
+    until(lambda: core.steps(deploy)["deploy:b"].ended_at, what="the failure of the other")
+    hand.crash()
+    trip.join()
+    again = hand.restart()
+    again.run(deploy)
+    assert ended(core, deploy) == ("ERROR", "rolled_back")
+    assert again.runner.names() == ["rollback:b", "rollback:a"]
+
+
 def test_tries_are_not_reset_by_a_restart(core: Core, hand: Hand):
     hand.runner.ends["deploy:web"] = [AGAIN, AGAIN]
     hand.runner.held.add("verify:web")

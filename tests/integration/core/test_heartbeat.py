@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from manent_server.engine.control import Control
 from manent_server.plugins.protocol import boottime
 from manent_server.recovery.heartbeat import Heartbeat
-from manent_server.store import work, workers
+from manent_server.store import heartbeats, work, workers
+from manent_server.store.transaction import Transaction
 from manent_server.store.work import Attempt
 from tests.integration.core.crew import Hand
 from tests.integration.core.running import GOOD, Running
@@ -138,6 +139,24 @@ def test_a_hook_that_no_row_speaks_of_is_killed(heart: Heart):
     heart.runner.attempts = frozenset({"unheard-of"})
     heart.beat()
     assert heart.runner.killed == ["unheard-of"]
+
+
+def test_a_hook_that_begins_while_the_database_is_asked_lives(
+    heart: Heart, monkeypatch: pytest.MonkeyPatch
+):
+    """It was not named: that the answer does not name it either says nothing."""
+    asked = heartbeats.beat
+
+    def beat(tx: Transaction, said: heartbeats.Beat) -> heartbeats.Answer | None:
+        answer = asked(tx, said)
+        heart.runner.attempts |= {"begun meanwhile"}
+        return answer
+
+    monkeypatch.setattr(heartbeats, "beat", beat)
+    attempt = heart.hand_out()
+    heart.beat()
+    assert heart.runner.killed == []
+    assert set(heart.runner.extended) == {attempt}
 
 
 def test_an_attempt_that_has_ended_is_not_renewed(core: Core, heart: Heart):

@@ -15,6 +15,7 @@ from tests.integration.core.crew import Hand, ended, good_before, inventory, log
 from tests.integration.core.test_deaths import die
 from tests.rig.core import ADMIN, HOOKS, Core
 from tests.rig.fake_runner import BAD, Crashed
+from tests.rig.process import until
 
 SEES = frozenset({"observe"})
 
@@ -240,6 +241,27 @@ def test_targets_cut_short_side_by_side_are_one_question(core: Core, hand: Hand)
     assert again.run(deploy) is None
     assert ended(core, deploy) == ("SUCCESS", "deployed")
     assert sorted(again.runner.names()) == ["deploy:a", "verify:a", "verify:b"]
+
+
+def test_a_pass_that_a_person_opened_does_not_forget_what_was_cut_short(core: Core, hand: Hand):
+    place(core, (("a", "b"),))
+    core.change_environment("staging", on_exhausted="pause")
+    hand.runner.ends["deploy:b"] = [BAD]
+    hand.runner.held.add("deploy:a")
+    deploy = core.submit(version="1")
+    trip = hand.begin(deploy)
+    hand.runner.await_running("deploy:a")
+    until(lambda: core.steps(deploy)["deploy:b"].ended_at, what="the failure beside it")
+    hand.crash()
+    assert trip.join() is Crashed
+    again = hand.restart()
+    assert again.run(deploy) is None
+    assert core.deploy(deploy).phase == "paused"
+    say(core, deploy, "retry")
+    again.runner.ends["observe:a"] = [YES]
+    assert again.run(deploy) is None
+    assert ended(core, deploy) == ("SUCCESS", "deployed")
+    assert sorted(again.runner.names()) == ["deploy:b", "observe:a", "verify:a", "verify:b"]
 
 
 def test_a_rollback_that_must_not_run_twice_is_asked_about(core: Core, hand: Hand):

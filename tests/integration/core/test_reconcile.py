@@ -250,8 +250,11 @@ def test_another_epoch_begins_the_count_anew(core: Core, running: Running):
     core.set_worker("w1", running=[], heartbeat_at=at)
     assert reasons(reconciler) == {}
     core.set(running.deploy.id, epoch=running.deploy.epoch + 100)
-    core.set_worker("w1", heartbeat_at=at + 2 * BEAT)
-    assert reasons(reconciler) == {}
+    for beats in (1, 2):
+        core.set_worker("w1", heartbeat_at=at + beats * BEAT)
+        assert reasons(reconciler) == {}
+    core.set_worker("w1", heartbeat_at=at + 3 * BEAT)
+    assert list(reasons(reconciler)) == [running.deploy.id]
 
 
 def test_a_dispatch_that_was_taken_but_never_begun_is_given_two_heartbeats(core: Core):

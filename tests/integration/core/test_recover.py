@@ -14,7 +14,7 @@ from manent_server.store import work
 from manent_server.usecases import executors, explain, recover
 from manent_server.usecases.requests import IdempotencyKey, RecoverRequest
 from tests.integration.core.running import Running
-from tests.rig.core import ADMIN, Core, long_ago
+from tests.rig.core import ADMIN, Core, engine_version, long_ago
 
 SILENT = timedelta(minutes=2)
 BOB = Caller("bob", everywhere("admin"))
@@ -112,6 +112,14 @@ def test_a_dry_run_changes_nothing(core: Core, lost: Running):
     assert core.deploy(lost.deploy.id) == before
     assert [row["action"] for row in core.rows("audit")].count("executor.recovered") == 0
     assert ask(core)["workflows"] == answer["workflows"]
+
+
+def test_a_dry_run_by_force_does_not_count_on_the_worker_itself(core: Core):
+    running = Running(core)
+    for wanted in (True, False):
+        [found] = ask(core, dry_run=wanted, force=True)["workflows"]
+        assert (found["id"], found["resumable"]) == (running.deploy.id, False)
+        assert found["why"] == "no live worker takes from pool default"
 
 
 def test_the_record_says_who_took_what_from_which_step(core: Core, lost: Running):
@@ -213,6 +221,15 @@ def test_an_unregistered_executor_is_listed_and_recovered_by_force(core: Core, l
     assert "gone" not in listed(core)
 
 
+def test_what_is_taken_over_keeps_the_version_it_began_with(core: Core, lost: Running):
+    core.set(lost.deploy.id, workflow_version="0.0.9")
+    core.worker("w3")
+    core.set_worker("w2", version="0.0.9")
+    [found] = ask(core)["workflows"]
+    assert (found["resumable"], found["workflow_version"]) == (True, "0.0.9")
+    assert engine_version(core, lost.deploy.id) == "0.0.9"
+
+
 def test_a_deploy_whose_version_nobody_runs_stays(core: Core, lost: Running):
     core.set(lost.deploy.id, workflow_version="0.0.9")
     [found] = ask(core)["workflows"]
@@ -229,7 +246,8 @@ def test_a_row_somebody_holds_is_the_next_rounds(postgres_core: Core):
     core = postgres_core
     first = Running(core)
     second = core.submit("mail", "production")
-    Running.begin(first, second)
+    for deploy in (first.deploy, Running.begin(first, second)):
+        assert first.hand_out(first.errand(deploy=deploy)).refusal is None
     core.worker("w2")
     lose(core)
     with core.store.write() as holder:
@@ -240,6 +258,9 @@ def test_a_row_somebody_holds_is_the_next_rounds(postgres_core: Core):
     found = {row["id"]: row for row in answer["workflows"]}
     assert (found[first.deploy.id]["resumable"], found[second]["resumable"]) == (True, False)
     assert found[second]["why"] == recover.BUSY
+    # What was at work in it counts as ended with it, not before.
+    assert all(attempt.ended_at for attempt in core.attempts(first.deploy.id))
+    assert [attempt.ended_at for attempt in core.attempts(second)] == [None]
     assert [finding.deploy.id for finding in core.reconciler().round()] == [second]
 
 
@@ -262,6 +283,15 @@ def test_only_a_lost_and_empty_worker_is_forgotten(core: Core, lost: Running):
     assert "w1" not in listed(core)
     with pytest.raises(NotFound):
         executors.forget(core.desk, "w1", caller=ADMIN)
+
+
+def test_a_lost_worker_whose_hook_may_live_is_not_forgotten(core: Core, lost: Running):
+    """Its deploy was given up: the next one there waits for an attempt of a worker with a name."""
+    core.set(lost.deploy.id, state="CANCELLED", executor=None, incarnation=None)
+    with pytest.raises(Conflict) as refused:
+        executors.forget(core.desk, "w1", caller=ADMIN)
+    assert refused.value.code == "executor_pending"
+    assert lost.deploy.id in refused.value.detail
 
 
 def test_what_left_long_ago_leaves_the_registry(core: Core, lost: Running):

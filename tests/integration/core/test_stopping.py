@@ -1,11 +1,20 @@
 """What stops a run: a cancel, its deadline."""
 
+import logging
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from manent_server.engine.control import Control
+from manent_server.engine.journey import Journey
+from manent_server.engine.run import Run
+from manent_server.engine.shop import Unwound
 from manent_server.settings import ArtifactSource
-from manent_server.usecases import cancel
+from manent_server.store.transaction import Transaction
+from manent_server.usecases import cancel, wake
 from manent_server.usecases.requests import CancelRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, place
 from tests.rig.core import ADMIN, Core, long_ago
@@ -146,6 +155,60 @@ def test_a_deploy_that_was_cancelled_before_it_ran_leaves_at_once(core: Core, ha
     deploy = core.submit()
     cancel.cancel(core.desk, deploy, CancelRequest(), caller=ADMIN)
     assert hand.run(deploy) is None
+    assert hand.runner.ran == []
+
+
+@pytest.mark.parametrize(
+    ("waits", "reason"),
+    [({"soak": timedelta(hours=1)}, "soak"), ({"on_exhausted": "pause"}, "cancel")],
+)
+def test_a_cancel_in_the_very_instant_of_a_wait_is_looked_at_at_once(
+    core: Core,
+    hand: Hand,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: dict[str, Any],
+    reason: str,
+):
+    """It finds a run that is on its way out: nobody else would go on with what it asks for."""
+    place(core, (("a",), ("b",)))
+    good_before(core, hand)
+    place(core, (("a",), ("b",)), **({"soak": waits["soak"]} if "soak" in waits else {}))
+    if "on_exhausted" in waits:
+        core.change_environment("staging", **waits)
+        hand.runner.ends["deploy:a"] = [BAD]
+    deploy = core.submit()
+    let_go = Journey._let_go
+
+    def leave(journey: Journey, run: Run, last: Callable[[Transaction], None]) -> None:
+        cancel.cancel(core.desk, deploy, CancelRequest(rollback=True), caller=ADMIN)
+        let_go(journey, run, last)
+
+    monkeypatch.setattr(Journey, "_let_go", leave)
+    assert hand.run(deploy) is None
+    assert core.deploy(deploy).open_question is None
+    [found] = core.rows("wakes")
+    assert (found["reason"], found["at"] <= core.at()) == (reason, True)
+    assert wake.wake_due(core.desk) == 1
+    assert hand.run(deploy) is None
+    assert ended(core, deploy) == ("CANCELLED", "cancelled")
+    assert hand.runner.names()[-1] == "rollback:a"
+
+
+def test_a_cancel_in_the_very_instant_of_the_start_is_no_error(
+    core: Core, hand: Hand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """It finds a deploy that has begun and has no step yet."""
+    deploy = core.submit()
+    add = hand.watch.add
+
+    def begun(control: Control) -> None:
+        add(control)
+        cancel.cancel(core.desk, deploy, CancelRequest(), caller=ADMIN)
+
+    monkeypatch.setattr(hand.watch, "add", begun)
+    assert hand.run(deploy) is Unwound
+    assert ended(core, deploy) == ("CANCELLED", "cancelled")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert hand.runner.ran == []
 
 

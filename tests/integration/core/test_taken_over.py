@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from manent_server.engine.handout import HandOut, Refusal
 from manent_server.engine.identity import identify
 from manent_server.recovery.start import Offer, Start
 from manent_server.store import work
+from manent_server.store.transaction import Transaction
+from manent_server.store.work import Attempt
 from manent_server.usecases import executors, recover
 from manent_server.usecases.recover import Claim
 from tests.integration.core.crew import Hand, ended, place
@@ -173,6 +176,33 @@ def test_a_restart_waits_for_the_recovery_that_is_under_way(postgres_core: Core)
     assert (row.state, row.dispatch, row.executor) == ("ENQUEUED", 2, None)
     (w1,) = (row for row in core.rows("executors") if row["id"] == "w1")
     assert (w1["incarnation"], w1["recovered_by"]) == (identity.incarnation, None)
+
+
+@pytest.mark.postgres
+def test_an_earlier_start_hands_nothing_out_while_its_row_is_taken(
+    postgres_core: Core, monkeypatch: pytest.MonkeyPatch
+):
+    """It was only silent: what it handed out unseen would keep the place for ever."""
+    core = postgres_core
+    running = Running(core)
+    core.set_worker("w1", heartbeat_at=long_ago())
+    answers: list[HandOut] = []
+    errand = running.errand()
+    late = threading.Thread(target=lambda: answers.append(running.hand_out(errand)))
+    look = Start._left
+
+    def left(start: Start, tx: Transaction) -> list[Attempt]:
+        found = look(start, tx)
+        late.start()
+        until(lambda: bool(answers) or _waits_for_a_lock(core), what="the hand-out")
+        return found
+
+    monkeypatch.setattr(Start, "_left", left)
+    offer = Offer(["default"], ["fake"], "c", STALE_AFTER)
+    Start(core.store, core.dispatcher, identify("w1"), offer).take(lambda _: False)
+    late.join(10)
+    assert [answer.refusal for answer in answers] == [Refusal.NOT_MINE]
+    assert core.attempts(running.deploy.id) == []
 
 
 def _waits_for_a_lock(core: Core) -> bool:

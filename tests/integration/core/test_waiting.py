@@ -9,9 +9,11 @@ from manent_server.domain.marks import Sort
 from manent_server.domain.rules import WAVE, Rules
 from manent_server.plugins.events import Heartbeat, LogLine
 from manent_server.plugins.runner import HookEnd
-from manent_server.usecases import cancel, explain, mark
+from manent_server.store import work
+from manent_server.usecases import cancel, explain, mark, view
 from manent_server.usecases.requests import CancelRequest, MarkRequest
 from tests.integration.core.crew import Hand, ended, good_before, inventory, log, place
+from tests.integration.core.running import Running
 from tests.rig.core import ADMIN, Core, long_ago
 from tests.rig.fake_runner import AGAIN, BAD, FakeRunner
 from tests.rig.process import until
@@ -37,6 +39,25 @@ def test_a_failed_hook_is_tried_again(core: Core, hand: Hand, runner: FakeRunner
     keys = {ran.context["idempotency_key"] for ran in runner.ran[:3]}
     assert len(keys) == 1
     assert any("deploy:web failed: busy; tried again at" in line for line in log(core, deploy))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        HookEnd(result="failed", error={"code": "x", "message": "busy"}),
+        HookEnd(result="not_started", error={"code": "workdir", "message": "no space left"}),
+    ],
+)
+def test_a_wait_for_the_next_try_is_explained(core: Core, hand: Hand, end: HookEnd):
+    """I5: also one that is too short to let go of the deploy."""
+    running = Running(core)
+    running.perform("deploy:web", end)
+    next_try_at = core.at() + timedelta(seconds=50)
+    with core.store.write() as tx:
+        work.update_step(tx, running.deploy.id, 1, "deploy:web", next_try_at=next_try_at)
+    summary = explain.explain(core.desk, running.deploy.id)["summary"]
+    message = (end.error or {})["message"]
+    assert f"deploy:web is tried again at {view.instant(next_try_at)}: {message}" in summary
 
 
 def test_the_checkpoint_of_a_hook_reaches_its_next_attempt(

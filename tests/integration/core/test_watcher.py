@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from manent_server.engine.version import WORKFLOW_VERSION
-from manent_server.recovery.watcher import Watcher
+from manent_server.recovery.watcher import LEASE, Watcher
 from manent_server.store import workers
 from tests.integration.core.running import Running
 from tests.rig.core import Core
+from tests.rig.process import until
 
 AFTER = timedelta(minutes=1)
 BEAT = timedelta(seconds=15)
@@ -172,3 +173,20 @@ def test_a_worker_whose_row_somebody_holds_keeps_no_other_lost(postgres_core: Co
         tx.connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         workers.lock(tx, "w1")
         assert Watching(core).watcher.round() == ["w3"]
+
+
+def test_a_watcher_that_stops_gives_its_lease_up(core: Core, running: Running):
+    """A drained worker keeps no other from taking over until its lease would have ended."""
+    watching = Watching(core)
+    watching.watcher.round()
+    assert is_leased(core)
+    watching.watcher.stop()
+    watching.watcher.start()  # its loop ends at once, as it does when it was told to stop
+    until(lambda: not is_leased(core), what="the end of the lease", limit=15)
+    other = Watching(core, "w3")
+    assert other.go_on(AFTER) == ["w1"]
+
+
+def is_leased(core: Core) -> bool:
+    with core.store.read() as tx:
+        return workers.is_leased(tx, LEASE, at=tx.now())

@@ -102,6 +102,8 @@ def do_tree(context: Context) -> None:
         print("deaf")
     if context.options.get("returns"):
         return
+    if context.options.get("fails"):
+        raise PermanentFailure("no")
     time.sleep(_FOREVER)
 
 
