@@ -152,6 +152,8 @@ def person(login: str) -> str:
     """
     if login.startswith(_OPAQUE):
         return login
+    if login.isascii() and login.isprintable():
+        return login.strip().casefold()  # as below, but many names are spelled for each vote
     shown = "".join(c for c in login if unicodedata.category(c) not in _HIDDEN)
     # Folding may undo the form: once more, so that a spelling of a spelling is itself.
     folded = unicodedata.normalize("NFKC", shown).strip().casefold()

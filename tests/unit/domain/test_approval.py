@@ -88,6 +88,13 @@ def test_a_spelling_of_a_spelling_is_itself(name: str):
     assert approval.person(once) == once
 
 
+def test_plain_names_are_spelled_as_all_others_are():
+    """The short way and the long one, which a sign that shows nothing makes it take."""
+    for number in range(128):
+        name = f" {chr(number)}Ab{chr(number)} "
+        assert approval.person(name) == approval.person(f"{name}\u200b"), number
+
+
 def test_a_subject_of_oidc_is_one_spelling_alone():
     assert approval.person("oidc:https://i#Ab") != approval.person("oidc:https://i#aB")
     assert approval.person("Alice") == approval.person("alice")
