@@ -87,7 +87,7 @@ def _wait(last: audit.Checkpoint | None, number: int, at: datetime) -> timedelta
     new = number - (last.number + 1 if last is not None else 0)
     if new <= 0:
         return None
-    if last is None or new >= _RECORDS:
+    if last is None or new >= _RECORDS or at < last.at:  # the last one by a clock set back since
         return timedelta(0)
     return max(timedelta(0), _AGE - (at - last.at))
 
