@@ -172,7 +172,7 @@ def _meant(session: Session, given: Decision, decision: str) -> list[str]:
     query = {"deploy": address(given.id), "state": "waiting", "limit": 100}
     rows = look(session, "/approvals", query)["items"]
     mine = [row["id"] for row in rows if row.get("may_decide")]
-    if not rows:
+    if not mine:
         # Said before, perhaps, by a run that was never answered.
         mine = _said_before(session, {"deploy": query["deploy"], "limit": 100}, decision)
     if mine:

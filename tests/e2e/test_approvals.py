@@ -19,11 +19,16 @@ pytestmark = pytest.mark.e2e
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("approvals")
     rule = {"name": "release", "quorum": 2, "expires": "24h", "unknown_requester": "allow"}
+    law = {"name": "law", "from": ["lex"], "unknown_requester": "allow"}
     config = {
-        "environments": {"staging": {"tier": "staging", "concurrency": 5, "approvals": [rule]}},
+        "environments": {
+            "staging": {"tier": "staging", "concurrency": 5, "approvals": [rule]},
+            "shared": {"tier": "staging", "approvals": [{**rule, "quorum": 1}, law]},
+        },
         "applications": {
             "shop": Ledger(folder).application(),
             "mail": Ledger(folder).application(("a", "b")),
+            "news": Ledger(folder).application(environments=("shared",)),
         },
     }
     with Rig(folder, f"sqlite:///{folder / 'manent.db'}", config) as made:
@@ -182,6 +187,20 @@ def test_a_command_asks_again_by_itself_and_when_it_is_typed_again(
     assert rig.ended(deploy)["outcome"] == outcome
     told = rig.get("/audit", deploy=deploy, action="approval.decided")["items"]
     assert [one["actor"] for one in told] == ["eve", "bob"]
+
+
+def test_a_word_for_one_of_two_rules_is_said_again_while_the_other_waits(
+    rig: Rig, tokens: dict[str, str]
+) -> None:
+    deploy = rig.deploy("1", application="news", environment="shared")["id"]
+    waiting(rig, deploy)
+    told = [run(rig, "approve", deploy, token=tokens["bob"]).stderr for _ in range(2)]
+    assert ["rule release: recorded" in told[0], "release: already recorded" in told[1]] == [
+        True
+    ] * 2
+    denied = run(rig, "approve", deploy, token=tokens["eve"], code=4)
+    assert "rule law" in denied.stderr
+    run(rig, "cancel", deploy)
 
 
 @pytest.mark.parametrize(
