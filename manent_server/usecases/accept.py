@@ -18,7 +18,7 @@ from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import Rules
 from manent_server.observability import trace
 from manent_server.settings.values import Application, Environment
-from manent_server.store import deploys, facts, queue, records, succession
+from manent_server.store import deploys, facts, history, queue, records, succession
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import collide, identify, view
@@ -317,11 +317,18 @@ def pinned(draft: Draft, place: Facts) -> Draft:
 
 
 def _with_changes(tx: Transaction, draft: Draft) -> Draft:
-    """A promotion brings the changes of the deploy it comes from: who wrote them has no say."""
-    source = deploys.read(tx, draft.promoted_from) if draft.promoted_from is not None else None
-    if draft.changes is not None or source is None:
+    """Who wrote what it brings has no say, also where whoever asks does not name them again.
+
+    A promotion brings the changes of the deploy it comes from; any other those that were named with
+    its version before, where somebody has to agree.
+    """
+    if draft.changes is not None:
         return draft
-    return replace(draft, changes=source.changes)
+    source = deploys.read(tx, draft.promoted_from) if draft.promoted_from is not None else None
+    found = source.changes if source is not None else None
+    if found is None and draft.order.approvals and not draft.order.returns:
+        found = history.changes_of(tx, draft.application, draft.version)
+    return replace(draft, changes=found)
 
 
 def asked_of(draft: Draft, at: datetime) -> Asked:

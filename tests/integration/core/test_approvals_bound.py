@@ -230,6 +230,16 @@ def test_the_rules_of_today_are_taken_on_purpose_alone(core: Core) -> None:
         assert (again["quorum"], again["votes"], again["approvers"]) == (quorum, [], [])
 
 
+def test_who_wrote_a_version_is_known_when_its_approval_is_asked_for_later(core: Core) -> None:
+    request(core, "7", environment="production", changes=written_by("bob"))
+    deploy = request(core, "7", not_before=core.at().replace(year=2099))
+    ask(core, Rule("release"))
+    regate.regate(core.desk, deploy, RegateRequest("stricter now"), caller=ANN)
+    resolve(core)
+    with pytest.raises(NotAllowed, match="bob wrote one of its changes"):
+        say(core, deploy, BOB)
+
+
 def test_the_rules_of_today_are_not_taken_for_a_program_nobody_knows(core: Core) -> None:
     """They could not tell who must not approve it; it waits on under the rules it came with."""
     ask(core, Rule("release", unknown_requester="allow"))
@@ -264,7 +274,7 @@ def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) ->
     ]
     assert [way["phase"] for way in ways] == ["resolving"] * 4
     resolve(core)
-    for way in ways[1:]:
+    for way in ways:
         with pytest.raises(NotAllowed, match="eve wrote one of its changes"):
             say(core, way["id"], EVE)
     back = roll_back.roll_back(
