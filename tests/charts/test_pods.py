@@ -113,6 +113,8 @@ def test_the_api_is_in_the_workers_or_beside_them(helm: Helm) -> None:
     assert container(spec_of(one(beside, "Deployment")))["args"] == ["serve", "--no-worker"]
     within = helm.render(merged(MINE, {"api": {"deployment": False}}))
     assert "Deployment" not in pods(within)
+    away = helm.render(merged(MINE, {"api": {"replicas": 0}}))
+    assert one(away, "Deployment")["spec"]["replicas"] == 0
     assert container(spec_of(one(within, "StatefulSet")))["args"] == ["serve"]
 
 
@@ -138,6 +140,58 @@ def test_what_selects_finds_its_pods(helm: Helm, which: str) -> None:
         if document["kind"] == "Service":
             names = {port["name"] for pod in met for port in container(pod).get("ports", ())}
             assert {port["targetPort"] for port in document["spec"]["ports"]} <= names
+
+
+def test_what_is_not_ready_is_reached_by_its_name_and_looked_at(helm: Helm) -> None:
+    """A fenced or starting pod is what somebody wants to ask."""
+    services = {
+        found["metadata"]["name"]: found["spec"]
+        for found in helm.render()
+        if found["kind"] == "Service"
+    }
+    for name in ("manent-worker", "manent-metrics"):
+        assert services[name]["publishNotReadyAddresses"] is True
+        assert services[name]["clusterIP"] == "None"
+    component = "app.kubernetes.io/component"
+    assert services["manent"]["selector"][component] == "api"
+    assert "publishNotReadyAddresses" not in services["manent"]
+    within = helm.render(merged(MINE, {"api": {"deployment": False}}))
+    assert one(within, "Service", "api")["spec"]["selector"][component] == "worker"
+
+
+def test_a_pod_can_write_where_it_must_and_follows_its_settings(helm: Helm) -> None:
+    before = pods(helm.render())
+    after = pods(helm.render(merged(MINE, {"settings": {"dbos": {"drain_timeout": "90s"}}})))
+    for kind, pod in before.items():
+        given = pod["spec"]["securityContext"]
+        assert given["fsGroup"] == given["runAsUser"] == given["runAsGroup"] == 65532
+        mark = "checksum/settings"
+        assert pod["metadata"]["annotations"][mark] != after[kind]["metadata"]["annotations"][mark]
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        mounts = {mount["mountPath"] for mount in container(pod)["volumeMounts"]}
+        assert {"/tmp", "/var/lib/manent"} <= mounts  # noqa: S108 - inside a pod
+    assert one(helm.render(), "Job")["spec"]["backoffLimit"] >= 10
+
+
+def test_the_api_answers_while_it_is_replaced(helm: Helm) -> None:
+    api = one(helm.render(), "Deployment")
+    assert api["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    sleeps = container(spec_of(api))["lifecycle"]["preStop"]["exec"]["command"]
+    assert "sleep(5)" in sleeps[-1]
+    for budget in (found for found in helm.render() if found["kind"] == "PodDisruptionBudget"):
+        assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_the_network_lets_in_what_is_served_and_out_what_is_listed(helm: Helm) -> None:
+    policy = one(helm.render(), "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [8420, 8421]
+    assert all("from" not in rule for rule in policy["ingress"])
+    strict = one(helm.render(EVERYTHING), "NetworkPolicy")["spec"]
+    assert strict["policyTypes"] == ["Ingress", "Egress"]
+    names, *listed = strict["egress"]
+    assert names["ports"] == [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    assert listed == [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]
 
 
 def test_secrets_come_by_name_alone(helm: Helm) -> None:

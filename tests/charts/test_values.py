@@ -80,6 +80,7 @@ def test_both_releases_of_helm_render_the_same(tmp_path: Path, helm: Helm) -> No
         assert older.render(values) == helm.render(values)
 
 
+_URL = {"database": {"url": "${DATABASE_URL}"}}
 REFUSED = {
     "a value there is not": {"workers": {}},
     "a listener": {"settings": {"server": {"listen": "127.0.0.1:1"}}},
@@ -106,6 +107,11 @@ REFUSED = {
     "a label of the chart's": {"pod": {"labels": {"app.kubernetes.io/name": "other"}}},
     "the mark of the settings": {"pod": {"annotations": {"checksum/settings": "0"}}},
     "a name of no Service": {"fullnameOverride": "a.b"},
+    "a number for a variable": {"environment": [{"name": "WORKERS", "value": 5}]},
+    "two lines of an image": {"image": {"tag": "v1\nv2"}},
+    "no repository": {"image": {"repository": 'a "b"'}},
+    "a drain without a unit": {"settings": {**_URL, "dbos": {"drain_timeout": 300}}},
+    "two lines before a path": {"prometheusRule": {"runbooks": "a\nb"}},
     "a token of the cluster by default": {"serviceAccount": {"token": None}},
 }
 
@@ -136,6 +142,9 @@ def _is_demanded(schema: Mapping[str, Any], path: tuple[str, ...]) -> bool:
 
 
 ODD = {"fail": ("r", {"settings": {"dbos": {"drain_timeout": "5m30s"}}}, "must be 390 at least"),
+       "beside requests": (
+           "r", {"api": {"deployment": False, "preStopSeconds": 200}}, "must be 380 at least"),
+       "late": ("r", {"api": {"preStopSeconds": 60}}, "must be 70 at least"),
        "digit": ("1a", {}, "set fullnameOverride"),
        "dot": ("a.b", {}, "set fullnameOverride")}  # fmt: skip
 

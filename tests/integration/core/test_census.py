@@ -90,6 +90,15 @@ def test_what_stands_in_the_way_is_shown(core: Core) -> None:
     running = Running(core)
     core.submit("mail")
     mark.put(core.desk, MarkRequest(Sort.LOCK, "no", "news", "staging"), caller=ADMIN)
+    soon = core.at() + timedelta(days=1)
+    planned = MarkRequest(Sort.FREEZE, "later", environment="staging", starts_at=soon)
+    mark.put(core.desk, planned, caller=ADMIN)
+    passed = MarkRequest(Sort.HOLD, "over", "mail", "staging", expires_at=soon)
+    mark.put(core.desk, passed, caller=ADMIN)
+    with core.store.write() as tx:
+        marks = tx.tables.marks
+        over = sa.update(marks).where(marks.c.sort == "hold")
+        tx.connection.execute(over.values(expires_at=tx.now() - timedelta(seconds=1)))
     core.set(running.deploy.id, cancel_requested_at=core.at() - timedelta(minutes=11))
     worker = running.deploy.executor
     beat = core.at() - timedelta(hours=1)
@@ -104,6 +113,9 @@ def test_what_stands_in_the_way_is_shown(core: Core) -> None:
 
     assert found["manent_environment_queued_deploys environment=staging"] == 1
     assert found["manent_environment_blocked_seconds environment=staging"] >= 3600
+    assert {name for name in found if "manent_marks" in name} == {
+        "manent_marks by=people sort=lock"
+    }
     assert found["manent_marks by=people sort=lock"] == 1
     assert found["manent_cancelling_seconds"] >= 660
     assert found[f"manent_executor_up executor={worker}"] == 0

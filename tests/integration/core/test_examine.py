@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from manent_migrations.naming import Naming
 from manent_server.bootstrap import rota
-from manent_server.domain import checkup
+from manent_server.domain import checkup, question
 from manent_server.domain.checkup import Finding, HeldLease, durability
+from manent_server.domain.question import Question, Topic
 from manent_server.domain.secret import Secret
 from manent_server.retention import prune
 from manent_server.settings.values import NoticeRetry, Webhook
@@ -169,6 +170,15 @@ def test_deploys_that_run_or_wait_in_order_are_no_finding(core: Core) -> None:
     core.submit(version="2")
     core.submit("mail")
     has(examine.stranded(core.desk), "ok", "3 deploys")
+
+
+def test_a_deploy_that_waits_for_a_person_is_no_finding(core: Core) -> None:
+    """Also where nobody is there to go on with it: what it waits for is the answer."""
+    deploy = Running(core).deploy.id
+    asked = Question(Topic.PAUSED, 1, ("deploy:web",), "it has used up its tries", core.at())
+    core.set(deploy, phase="paused", question=question.dump(asked))
+    core.set_worker("w1", stopped_at=core.at())
+    has(examine.stranded(core.desk), "ok", "1 deploys")
 
 
 def test_receivers_of_the_record(core: Core, tmp_path_factory: pytest.TempPathFactory) -> None:

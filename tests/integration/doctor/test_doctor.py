@@ -176,3 +176,9 @@ def test_a_database_that_is_not_there_is_said_and_not_made(
     assert (found["good"], last["check"], last["level"]) == (False, "database", "fail")
     assert "schema" in found["left_out"]
     assert not (tmp_path / "none.db").exists()
+    (tmp_path / "none.db").touch()
+    assert not doctoring.examine(path, {}, form="json")
+    found = json.loads(capsys.readouterr().out)
+    last = found["checks"][-1]
+    assert (last["check"], last["level"], "migrate" in last["next"]) == ("schema", "fail", True)
+    assert "restore" in found["left_out"]

@@ -86,6 +86,12 @@ def test_a_deployment_that_fails_twice_is_one_that_failed() -> None:
     assert found.unrestored == 4
 
 
+def test_no_failure_lasts_less_than_nothing() -> None:
+    """The clock of the database may have been set back meanwhile."""
+    found = only([failed("v1", at(2), "rolled_back", failed_at=at(2, 5))])
+    assert (found.restore.count, found.restore.median) == (1, 0)
+
+
 def test_a_rollback_that_fails_says_that_the_deployment_had() -> None:
     rows = [
         deploy("1", at(1)),
