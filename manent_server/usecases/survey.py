@@ -38,7 +38,8 @@ class Survey:
         with self.desk.store.read() as tx:
             at = tx.now()
             sights = _sights(tx, at, self.desk.settings().recovery.stale_after)
-        is_due = self._whole_at is None or at - self._whole_at >= WHOLE
+        # Also where the database's clock was set back since.
+        is_due = self._whole_at is None or not timedelta(0) <= at - self._whole_at < WHOLE
         for environment, sight in sights.items():
             before = None if is_due else self._seen.get(environment)
             if before == sight:
