@@ -74,8 +74,11 @@ def clock() -> Clock:
 def test_all_of_it_goes_in_order_and_once_while_nothing_fails(core: Core, fake: Fake):
     hand_on = HandOn(core.desk, "siem", fake)
     write(core, 700)
+    assert not hand_on.has_all_to(head(core)), "nobody has looked yet"
     hand_on.round()
+    assert hand_on.has_all_to(head(core))
     write(core, 2)
+    assert not hand_on.has_all_to(head(core))
     hand_on.round()
     hand_on.round()
     assert fake.got == list(range(1, head(core) + 1))
@@ -85,8 +88,10 @@ def test_all_of_it_goes_in_order_and_once_while_nothing_fails(core: Core, fake: 
 def test_what_was_not_confirmed_is_given_again_after_a_restart(core: Core, fake: Fake):
     write(core, 3)
     fake.holds_back = True
-    HandOn(core.desk, "siem", fake).round()
+    hand_on = HandOn(core.desk, "siem", fake)
+    hand_on.round()
     assert position(core).number == 0
+    assert not any(hand_on.has_all_to(number) for number in (0, head(core))), "it has to confirm"
     HandOn(core.desk, "siem", fake).round()
     assert fake.got == [*range(1, head(core) + 1)] * 2
 
