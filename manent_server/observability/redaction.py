@@ -21,7 +21,9 @@ _NOTHING = re.compile(r"(?!)")
 _LOOKS_SECRET = re.compile(
     r"mnt_[a-z]_[A-Za-z0-9]{20,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<=://)(?P<user>[^\s:/@?#]*):[^\s/]*@",
+    r"|(?<=://)(?P<user>[^\s:/@?#]*):[^\s/]*@"
+    # Without a password it is a token there, not somebody's name.
+    r"|(?<=http://)[^\s:/@?#]+(?P<end>@)|(?<=https://)[^\s:/@?#]+(?P<ends>@)",
     re.DOTALL,
 )
 _SIGNS = ("mnt_", "-----BEGIN", "://")
@@ -133,4 +135,6 @@ class Stream:
 
 def _masked(match: re.Match[str]) -> str:
     user = match["user"]
-    return MASK if user is None else f"{user}:{MASK}@"
+    if user is not None:
+        return f"{user}:{MASK}@"
+    return f"{MASK}{match['end'] or match['ends'] or ''}"
