@@ -18,7 +18,7 @@ APPLICATIONS: dict[str, dict[str, Any]] = {
     "returns": {"retry": {**QUICK, "attempts": 1}},
     "chain": {"retry": {**QUICK, "attempts": 1}},
     "fresh": {"retry": {**QUICK, "attempts": 1}},
-    "stuck": {"timeout": "1s", "retry": {**QUICK, "attempts": 1}},
+    "stuck": {"timeout": "3s", "retry": {**QUICK, "attempts": 1}},
     "chatty": {},
     "reborn": {"retry": {**QUICK, "attempts": 1}},
     "some": {"targets": ("a", "b")},
