@@ -38,7 +38,8 @@ def sink(receiver: Receiver, **more: Any) -> dict[str, Any]:
         "url": f"{receiver.url}/{TOKEN}",
         "secret": "secret://env/BOARD_SECRET",
         "allow_networks": ["127.0.0.0/8"],
-        "timeout": "1s",
+        # Each letter is to come once, however busy the machine.
+        "timeout": "20s",
         "retry": {"initial": "1s", "factor": 1, "cap": "2s", "total": "24h"},
         **more,
     }
@@ -59,7 +60,10 @@ def rig(
         url = postgres_server.create_database()
     config = {
         "environments": {"staging": {"concurrency": 20}},
-        "notify": {name: sink(receiver) for name, receiver in receivers.items()},
+        "notify": {
+            **{name: sink(receiver) for name, receiver in receivers.items()},
+            "hanging": sink(receivers["hanging"], timeout="1s"),
+        },
     }
     for receiver in receivers.values():
         receiver.status = 200

@@ -48,7 +48,7 @@ def settings(plugin: str, url: str | None, secret: str, **more: Any) -> Chat:
         app="A1",
         from_networks=(),
         allow_networks=("127.0.0.0/8",),
-        timeout=timedelta(seconds=2),
+        timeout=timedelta(seconds=20),
     )
     return replace(made, **more)
 

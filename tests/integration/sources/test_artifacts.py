@@ -152,7 +152,7 @@ def test_who_is_frozen_while_it_fetches_keeps_nobody_else_from_it(
     site: Site, tmp_path: Path
 ) -> None:
     """I5: a frozen process keeps its lock, and a worker on the same host goes on without it."""
-    artifacts = Artifacts(tmp_path / "cache", ArtifactLimits(read=timedelta(milliseconds=300)))
+    artifacts = Artifacts(tmp_path / "cache", ArtifactLimits(read=timedelta(seconds=1)))
     site.answers["/a"] = body(b"x")
     partial = tmp_path / "cache" / "partial"
     partial.mkdir(parents=True)
