@@ -87,6 +87,10 @@ class Service:
             report["reasons"] = [self._guard.fence]
         if crew is not None and crew.is_fenced:
             report["reasons"].append("its leases have ended: no heartbeat was answered")
+        elif crew is not None and crew.silence > self._house.settings.recovery.stale_after:
+            # It reads and answers, so it is not taken out of service: a full disk, a standby.
+            silent = f"no heartbeat was answered for {crew.silence.total_seconds():.0f} s"
+            report["notes"] = [*report["notes"], f"{silent}: it counts as lost"]
         return report
 
     def _listen(self) -> list[Listener]:

@@ -49,13 +49,20 @@ class Heartbeat:
         self._on_lost = on_lost
         self._configuration = configuration
         self._stopped = threading.Event()
+        self._answered = time.monotonic()
         self._is_silent = False
         self._is_told = False
         self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
 
+    @property
+    def silence(self) -> timedelta:
+        """How long no heartbeat was answered."""
+        return timedelta(seconds=time.monotonic() - self._answered)
+
     def start(self) -> None:
         """Begin to beat; the start of the worker was the first one."""
         self._hold(boottime())
+        self._answered = time.monotonic()
         self._thread.start()
 
     def stop(self, *, patience: timedelta = _PATIENCE) -> None:
@@ -87,6 +94,7 @@ class Heartbeat:
             self._lose()
             return
         self._hold(sent)
+        self._answered = time.monotonic()
         self._tell(said, answer)
 
     def _hold(self, sent: float) -> None:

@@ -88,6 +88,11 @@ class Crew:
         """Whether its leases have ended because no heartbeat was answered."""
         return self.shop.lifeline.is_fenced
 
+    @property
+    def silence(self) -> timedelta:
+        """How long no heartbeat was answered."""
+        return self.heartbeat.silence
+
     def running(self) -> int:
         """How many deploys run here."""
         return len(self.watch.running())

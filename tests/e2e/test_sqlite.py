@@ -88,6 +88,22 @@ def said(rig: Rig, path: str, body: dict[str, Any]) -> httpx2.Response | None:
         return None
 
 
+def it_says_that_nothing_can_be_written(rig: Rig, file: Path) -> None:
+    """It still reads and answers: so it stays ready, and tells that its worker counts as lost."""
+
+    def silent() -> dict[str, Any] | None:
+        found: dict[str, Any] = rig.http("GET", "/readyz").json()
+        return found if any("no heartbeat" in words for words in found["reasons"]) else None
+
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    found = until(silent, what="a worker whose heartbeats are not written", limit=30.0)
+    assert found is not None
+    assert found["ready"]
+    holder.close()
+    until(lambda: not rig.http("GET", "/readyz").json()["reasons"], what="heartbeats", limit=30.0)
+
+
 def test_a_backup_is_restored_with_what_was_running_in_it(
     start_rig: StartRig, sqlite_url: str, tmp_path: Path
 ) -> None:
@@ -95,6 +111,7 @@ def test_a_backup_is_restored_with_what_was_running_in_it(
     rig = start_rig(sqlite_url, {"recovery": {"heartbeat_interval": "500ms", "stale_after": "2s"}})
     file = Path(sqlite_url.removeprefix("sqlite:///"))
     before = rig.deployed("1")
+    it_says_that_nothing_can_be_written(rig, file)
     backup = tmp_path / "backup.db"
     with sqlite3.connect(file) as source, sqlite3.connect(backup) as copy:
         source.backup(copy)
