@@ -32,9 +32,10 @@ class Shelf:
         store = self.desk.store
         with store.read() as tx:
             before = tx.now() - policy.max_age
+            needed = retention.needed_artifacts(tx, ())  # of what ends during the survey, too
         kept = survey(store, policy, before=before, promoting=frozenset(), pulse=lambda: None)
         with store.read() as tx:
-            needed = retention.needed_artifacts(tx, kept.reasons)
+            needed |= retention.needed_artifacts(tx, kept.reasons)
         gone = self.artifacts.tidy(needed, idle=self.idle)
         if gone:
             _log.info("removed %d artifacts that nothing needs any more", gone)

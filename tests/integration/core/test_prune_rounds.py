@@ -4,11 +4,15 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from manent_server.domain.tally import PRUNE_ENDED
+from manent_server.retention import keeping
 from manent_server.retention import prune as pruning
+from manent_server.retention import shelf as shelves
 from manent_server.retention.shelf import Shelf
 from manent_server.sources.artifacts import Artifacts
 from manent_server.store import tallies
@@ -67,20 +71,30 @@ def test_artifacts_nothing_needs_go_from_the_workers_disk(core: Core, tmp_path: 
     assert {path.name for path in whole.iterdir()} == {needed, fresh}
 
 
+@pytest.mark.parametrize("state", ["ENQUEUED", "SUCCESS"], ids=["live", "ends meanwhile"])
 def test_artifacts_of_a_live_deploy_and_of_what_it_goes_back_to_stay(
-    core: Core, tmp_path: Path
+    core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """One that has waited for days may still deploy, and roll back to what was there."""
     asked, resolved, past, unneeded = (letter * 64 for letter in "abcd")
     back = {"web": {"version": "0", "artifact": {"url": "u", "sha256": past}}, "host": None}
     prepared = {"artifacts": {"web": {"url": "u", "sha256": resolved}}, "past": back}
-    core.set(core.submit(version="1"), prepared=prepared, sha256=asked)
+    deploy = core.submit(version="1")
+    core.set(deploy, prepared=prepared, sha256=asked)
     whole = tmp_path / "sha256"
     whole.mkdir()
     for name in (asked, resolved, past, unneeded):
         (whole / name).write_text("x")
         os.utime(whole / name, (1.0, 1.0))
     core.configure(retention=replace(core.settings.retention, max_age=90 * DAY))
+
+    def surveyed(*words: Any, **more: Any) -> keeping.Keeping:
+        found = keeping.survey(*words, **more)
+        if state == "SUCCESS":
+            core.set(deploy, state=state, outcome="deployed", ended_at=core.at())
+        return found
+
+    monkeypatch.setattr(shelves, "survey", surveyed)
     Shelf(core.desk, Artifacts(tmp_path)).round()
     assert {path.name for path in whole.iterdir()} == {asked, resolved, past}
 
