@@ -21,6 +21,7 @@ from manent_server.domain.plan import Step
 from manent_server.domain.question import Topic
 from manent_server.domain.retry import Failure
 from manent_server.engine import aim as aims
+from manent_server.engine import unable
 from manent_server.engine.aim import Aim, Handed
 from manent_server.engine.death import await_death
 from manent_server.engine.handout import Errand, HandOut, Refusal, Result, finish, hand_out
@@ -377,6 +378,7 @@ class Stepper:
         run.learn(row)
         Path(errand.lock_file).unlink(missing_ok=True)
         self._tell(errand, end, row)
+        unable.leave(run, end, attempt)
 
     def _tell(self, errand: Errand, end: HookEnd, row: StepRow) -> None:
         if errand.is_observing:
