@@ -115,6 +115,8 @@ Lasting = Annotated[str, StringConstraints(pattern=_DURATION)]
 Signed = Annotated[str, StringConstraints(min_length=1, max_length=16384, pattern=_SIGNED)]
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=_URL)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
+# As long as Matrix lets one be.
+Account = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PROSE)]
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
 Span = Annotated[

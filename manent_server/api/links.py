@@ -6,19 +6,19 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from manent_server.api.bodies import Body
+from manent_server.api.fields import Account, Text
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
 from manent_server.api.shapes import Shape
 from manent_server.domain.access import READ
 
 router = APIRouter(prefix=PREFIX, route_class=Route, tags=["links"])
-Text = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class LinkBody(Body):
     """What `POST /links` takes."""
 
-    code: Annotated[str, Field(min_length=1, max_length=40)] = Field(
+    code: Annotated[Text, Field(max_length=40)] = Field(
         description="As the chat gave it to you alone."
     )
     preview: bool = Field(default=False, description="Say only whose account it would link.")
@@ -28,7 +28,7 @@ class UnlinkBody(Body):
     """What `POST /links/remove` takes."""
 
     chat: Text
-    account: Text
+    account: Account
 
 
 class Link(Shape):

@@ -10,8 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 _TRACE: Final = "Traceback (most recent call last):"
-# What every driver and SQLAlchemy call it when the database does not answer (PEP 249).
-_AWAY: Final = frozenset({"OperationalError", "InterfaceError"})
+# What drivers (PEP 249) and SQLAlchemy call it when the database does not do what it was asked.
+_OF_DATABASES: Final = frozenset(
+    {"OperationalError", "InterfaceError", "InternalError", "SQLAlchemyError"}
+)
 
 
 @dataclass
@@ -77,8 +79,8 @@ class BriefFilter(logging.Filter):
     """Has a library say in one line that the database is away, and keep traces out of sentences.
 
     Some libraries write the trace of what they caught into the sentence itself. It is put where
-    the log shows what failed, beside the sentence; that of a database that does not answer says
-    nothing about this program, and is left out for the words of the error.
+    the log shows what failed, beside the sentence; that of what a database said, or did not say,
+    tells nothing about this program, and is left out for the words of the error.
 
     Args:
         noisy: Names of loggers; each with all loggers below it.
@@ -99,7 +101,7 @@ class BriefFilter(logging.Filter):
             return True
         error = caught[1]
         sentence = sentence.rstrip(" :\n")
-        if any(kind.__name__ in _AWAY for kind in type(error).__mro__):
+        if any(kind.__name__ in _OF_DATABASES for kind in type(error).__mro__):
             words = str(error).partition("\n")[0]
             sentence, caught = f"{sentence}: {type(error).__name__}: {words}", None
         record.msg, record.args, record.exc_info = sentence, (), caught

@@ -241,7 +241,7 @@ class Nemesis:
 
         def look() -> None:
             is_late = process.is_running() and now() - fault.at > _DRAIN_LIMIT - 0.1
-            if is_late and self._was_disturbed(name, fault.at) and now() - fault.at < _LONGEST:
+            if is_late and self._was_disturbed(fault) and now() - fault.at < _LONGEST:
                 self._after(2.0, look)
                 return
             if is_late:
@@ -252,10 +252,19 @@ class Nemesis:
 
         self._after(_DRAIN_LIMIT, look)
 
-    def _was_disturbed(self, name: str, since: float) -> bool:
-        """Whether something else befell a worker that was draining."""
-        faults = self.stage.recorder.history.faults
-        return any(fault.at > since and fault.victim in (name, None) for fault in faults)
+    def _was_disturbed(self, term: Fault) -> bool:
+        """Whether something else befell a worker that was draining, or had not left it yet."""
+        others = (
+            fault
+            for fault in self.stage.recorder.history.faults
+            if fault.victim in (term.victim, None) and fault != term
+        )
+        since = term.at - _DRAIN_LIMIT
+        return any(
+            fault.at > term.at
+            or (fault.at > since and (fault.until is None or fault.until > term.at))
+            for fault in others
+        )
 
     def _guard(self, hook: Mark) -> None:
         self._note("guard", hook.executor, f"pid {hook.session}")

@@ -69,6 +69,8 @@ def test_levels_count_apart_and_other_loggers_not_at_all(flood: FloodFilter) -> 
 
 BOTH = [pytest.param(True, id="in-the-sentence"), pytest.param(False, id="beside-it")]
 AWAY = sa.exc.OperationalError("SELECT 1", {}, OSError("refused\n\tIs the server running?"))
+CUT = sa.exc.InternalError("COMMIT", {}, OSError("idle-in-transaction timeout"))
+FULL = sa.exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached")
 
 
 def caught(error: Exception, *, spells: bool, name: str = "noisy.child") -> logging.LogRecord:
@@ -84,10 +86,13 @@ def caught(error: Exception, *, spells: bool, name: str = "noisy.child") -> logg
 
 
 @pytest.mark.parametrize("spells", BOTH)
-def test_a_database_that_is_away_is_told_in_one_line(*, spells: bool) -> None:
-    made = caught(AWAY, spells=spells)
+@pytest.mark.parametrize("error", [AWAY, CUT, FULL], ids=["away", "cut", "pool"])
+def test_a_database_that_is_away_is_told_in_one_line(error: Exception, *, spells: bool) -> None:
+    made = caught(error, spells=spells)
 
-    assert made.getMessage() == "polling failed: OperationalError: (builtins.OSError) refused"
+    words = str(error).partition("\n")[0]
+    assert made.getMessage() == f"polling failed: {type(error).__name__}: {words}"
+    assert "refused" in words or "idle" in words or "QueuePool" in words
     assert made.exc_info is None
 
 
