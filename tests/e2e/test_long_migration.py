@@ -1,9 +1,8 @@
 """A migration that takes long: who does it, who waits, and what a kubelet sees of it."""
 
-import subprocess
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -11,7 +10,7 @@ import psycopg
 import pytest
 
 from manent_server.store.migrate import LOCK
-from tests.rig.process import until
+from tests.rig.process import Process, until
 from tests.rig.serve import BIN, Rig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.xdist_group("long-migration")]
@@ -46,22 +45,19 @@ def begun(url: str) -> int:
     return int(row[0]) if row and row[1] else 0
 
 
-def start_job(rig: Rig) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [BIN / "manent-server", "migrate", "--wait", "10m"],
-        env={**rig._environ, "MANENT_CONFIG": str(rig.config_file())},
-        cwd=rig.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-
-
-def end_job(job: "subprocess.Popen[bytes]", *, limit: float) -> tuple[int, str]:
-    """Tell it to end, as a platform does; its code, and what it said."""
-    job.terminate()
+@contextmanager
+def job_of(rig: Rig, name: str) -> Iterator[Process]:
+    """The migration job of a chart."""
+    job = Process(
+        [str(BIN / "manent-server"), "migrate", "--wait", "10m"],
+        log=rig.folder / f"{name}.log",
+        environ={**rig._environ, "MANENT_CONFIG": str(rig.config_file())},
+        is_exact=True,
+    )
     try:
-        said, _ = job.communicate(timeout=limit)
+        yield job
     finally:
-        job.kill()
-    return job.returncode, said.decode()
+        job.end()
 
 
 class Pods:
@@ -76,13 +72,12 @@ class Pods:
         for pod in PODS:
             rig.start_worker(pod, wait=False)
         self.urls = [rig.metrics_url(name) for name in ("w0", *PODS)]
-        self.job = start_job(rig)
 
-    def watch(self, *, liveness: float) -> None:
+    def watch(self, job: Process, *, liveness: float) -> None:
         """Look at all of them until the job has ended; a kubelet would end one at `liveness`."""
         heard = dict.fromkeys(self.urls, time.monotonic())
         listens: set[str] = set()
-        while self.job.poll() is None:
+        while job.is_running():
             for url in self.urls:
                 if (alive := ask(f"{url}/livez")) is not None:
                     listens.add(url)
@@ -99,19 +94,16 @@ class Pods:
 def check(rig: Rig, *, seconds: float, liveness: float) -> None:
     began = time.monotonic()
     pods = Pods(rig, seconds)
-    try:
-        pods.watch(liveness=liveness)
-    finally:
-        pods.job.kill()
-        said, _ = pods.job.communicate()
-    assert pods.job.returncode == 0, said
+    with job_of(rig, "job") as job:
+        pods.watch(job, liveness=liveness)
+        assert job.exit_code == 0, job.output()
     assert time.monotonic() - began >= SCHEMAS * seconds
     for name in ("w0", *PODS):
         until(lambda name=name: rig.is_ready(name), what=f"{name} ready", limit=60)
     assert begun(rig.database_url) == SCHEMAS
     logs: Mapping[str, str] = {name: rig.logs(name) for name in ("w0", *PODS)}
     migrated = [name for name, text in logs.items() if "migrated the database" in text]
-    assert len(migrated) + (b"applied" in said) == 1
+    assert len(migrated) + ("applied" in job.output()) == 1
     assert any("waiting for another process that migrates" in text for text in logs.values())
 
 
@@ -132,28 +124,17 @@ def test_a_job_that_is_told_to_end_ends_what_it_has_begun(
     ):
         rig.write_config()
         connection.execute("SELECT pg_advisory_lock(%s)", [LOCK])
-        waiting = start_job(rig)
-        until(lambda: waits(postgres_url), what="the job at the lock", limit=60)
-        code, said = end_job(waiting, limit=60)
-        assert (code, "another process is migrating" in said) == (75, True), said
+        with job_of(rig, "waiting") as job:
+            until(lambda: "waiting for another process" in job.output(), what="the lock", limit=90)
+            assert job.stop(limit=60) == 75, job.output()
+            assert "another process is migrating" in job.output()
         connection.execute(SLOW.format(seconds=0.8))
         connection.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
-        working = start_job(rig)
-        until(lambda: begun(postgres_url) >= 1, what="its first revision", limit=60)
-        code, said = end_job(working, limit=60)
-        assert (code, "engine" in said) == (0, True), said
+        with job_of(rig, "working") as job:
+            until(lambda: begun(postgres_url) >= 1, what="its first revision", limit=90)
+            assert job.stop(limit=60) == 0, job.output()
+            assert "engine" in job.output()
         assert begun(postgres_url) == SCHEMAS
-
-
-def waits(url: str) -> bool:
-    """Whether another session has asked for the lock that is held here."""
-    asked = (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND pid <> pg_backend_pid() AND query LIKE '%pg_try_advisory_lock%'"
-    )
-    with psycopg.connect(url) as connection:
-        row = connection.execute(asked).fetchone()
-    return row is not None and bool(row[0])
 
 
 @pytest.mark.soak
