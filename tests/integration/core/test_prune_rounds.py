@@ -1,6 +1,7 @@
-"""Retention by the configuration: rounds of one process, and the artifacts on its disk."""
+"""Retention at work: rounds by the configuration, batches, and the artifacts on a disk."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from manent_server.domain.errors import Unavailable
 from manent_server.domain.tally import PRUNE_ENDED
 from manent_server.retention import keeping
 from manent_server.retention import prune as pruning
@@ -16,7 +18,9 @@ from manent_server.retention import shelf as shelves
 from manent_server.retention.shelf import Shelf
 from manent_server.sources.artifacts import Artifacts
 from manent_server.store import tallies
-from tests.integration.core.test_prune import DAY, good, left, old_bad, old_good
+from manent_server.store.transaction import Transaction
+from manent_server.usecases.requests import PruneRequest
+from tests.integration.core.test_prune import DAY, good, left, old_bad, old_good, pruned
 from tests.rig.core import Core
 
 
@@ -110,3 +114,46 @@ def test_an_artifact_somebody_is_given_now_is_not_taken_from_it(tmp_path: Path) 
     assert again.tidy(set(), idle=timedelta(minutes=1)) == 0
     os.utime(found.path, (1.0, 1.0))
     assert again.tidy(set(), idle=timedelta(minutes=1)) == 1
+
+
+def test_what_runs_and_what_comes_before_it_stay_where_nothing_is_to_be_kept(core: Core) -> None:
+    for n in range(4):
+        old_good(core, f"v{n}", 200 - n)
+    request = PruneRequest(max_age=90 * DAY, keep_releases=0)
+    assert pruned(core, request)["kept"] == {"current": 1, "previous": 1}
+
+
+def test_the_engines_copy_of_every_dispatch_goes(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of takeovers and waits before the last one are usually gone; not of a killed worker."""
+    gone = old_bad(core, "1", 100)
+    good(core, "2")
+    core.set(gone, dispatch=3)
+    asked: list[str] = []
+    monkeypatch.setattr(core.desk.dispatcher.client, "delete_workflows", asked.extend)
+    pruned(core)
+    assert asked == [f"{gone}.{n}" for n in (1, 2, 3)]
+
+
+def test_who_has_lost_the_lease_deletes_nothing_more(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        old_bad(core, f"{n}", 100 + n)
+    good(core, "9")
+    monkeypatch.setattr(pruning, "_SMALLEST", 1)
+    monkeypatch.setattr(pruning, "_LARGEST", 1)
+    delete = pruning.retention.delete
+
+    def stolen(tx: Transaction, ids: Sequence[str], **more: Any) -> Any:
+        """Another takes the lease when the first batch is done."""
+        leases = tx.tables.leases
+        taken = sa.update(leases).where(leases.c.name == pruning.LEASE)
+        tx.connection.execute(taken.values(holder="another", token=leases.c.token + 1))
+        return delete(tx, ids, **more)
+
+    monkeypatch.setattr(pruning.retention, "delete", stolen)
+    with pytest.raises(Unavailable):
+        pruned(core)
+    assert len(left(core)) == 3
