@@ -70,15 +70,20 @@ def test_a_database_that_went_back_begins_nothing(core: Core) -> None:
     assert (refused.value.code, refused.value.detail) == ("restore_fenced", keeper.fence)
 
 
-def test_a_running_process_begins_nothing_before_it_has_noticed(core: Core) -> None:
-    """B139: restored under a running process: its own memory closes the database at once."""
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_a_running_process_begins_nothing_before_it_has_noticed(core: Core, epochs: int) -> None:
+    """B139: restored under a running process: its own memory closes the database at once.
+
+    Also where the database lost an opening, and has come further than that with its numbers.
+    """
     running = Running(core)
     keeper = guard(core, settled(core))
     assert keeper.look()
     known = keeper._known
     assert known is not None
-    keeper._known = Known(known.installation, known.epoch, known.number + 1)
-    core.store.watermark.move(epoch=known.epoch, number=known.number + 1)
+    ahead = Known(known.installation, known.epoch + epochs, 0 if epochs else known.number + 1)
+    keeper._known = ahead
+    core.store.watermark.move(epoch=ahead.epoch, number=ahead.number)
     assert standing(core).fenced_at is None
     assert running.hand_out(running.errand()).refusal == Refusal.NOT_MINE
     assert not Tenure(core.store, "wake", "me", lasts=_LASTS).take()

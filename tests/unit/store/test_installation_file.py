@@ -1,7 +1,10 @@
 """The file that remembers how far an installation had come."""
 
+import fcntl
 import json
 import logging
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,21 @@ def test_it_is_never_lowered(tmp_path: Path) -> None:
     text = (tmp_path / "work" / "installation").read_text()
     assert json.loads(text) == {"installation": "a", "epoch": 2, "audit_number": 5}
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["installation"]
+
+
+def test_one_process_at_a_time_reads_and_writes_it(tmp_path: Path) -> None:
+    """Else the one that read first could lower what the other has noted meanwhile."""
+    file = InstallationFile(tmp_path)
+    file.note(Known("a", 1, 10))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    waits = threading.Thread(target=file.note, args=(Known("a", 1, 30),))
+    waits.start()
+    waits.join(0.2)
+    assert waits.is_alive()
+    os.close(folder)
+    waits.join(10)
+    assert file.known("a") == Known("a", 1, 30)
 
 
 @pytest.mark.parametrize(
