@@ -1,6 +1,7 @@
 """Signing in: tokens and their end, people by a provider, CI jobs by their own identity."""
 
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -105,6 +106,8 @@ def test_whoever_signs_out_is_out_at_once(core: Core, client: TestClient, idp: p
     assert client.delete("/api/v1/auth", headers=bearer(token)).status_code == 200
     assert client.get("/api/v1/auth", headers=bearer(token)).status_code == 401
     assert token not in str(core.rows("sessions")) + str(core.rows("audit"))
+    ends = [row for row in core.rows("audit") if row["action"] == "session.ended"]
+    assert json.loads(ends[-1]["record"])["address"] == "testclient"
     made = admin(core, client, role="viewer")
     refused = client.delete("/api/v1/auth", headers=bearer(made["token"]))
     assert (refused.status_code, refused.json()["code"]) == (404, "no_session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manent_server.domain.access import Grant
+from manent_server.domain.access import Caller, Grant, everywhere
 from manent_server.domain.approval import Rule
 from manent_server.domain.errors import ManentError, NotAllowed, Refused
 from manent_server.settings import ArtifactSource
@@ -277,6 +277,9 @@ def test_every_way_to_a_deploy_waits_but_the_way_back(core: Core, hand: Hand) ->
     for way in ways:
         with pytest.raises(NotAllowed, match="eve wrote one of its changes"):
             say(core, way["id"], EVE)
+    emergency = RerunRequest("prepare", "it burns", ("approval",))
+    with pytest.raises(NotAllowed, match="dev may not bypass"):
+        rerun.rerun(core.desk, there, emergency, caller=Caller("dev", everywhere("operator")))
     back = roll_back.roll_back(
         core.desk, RollbackRequest("shop", "staging", reason="bad"), caller=ANN
     )

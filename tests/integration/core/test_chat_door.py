@@ -10,7 +10,9 @@ import pytest
 
 from manent_server.domain.chat import Knock
 from manent_server.observability.quota import Quota
+from manent_server.settings.values import Access, Person
 from manent_server.usecases import tokens
+from manent_server.usecases.chats import may_come_from
 from manent_server.usecases.hear import Ear
 from manent_server.usecases.requests import TokenRequest
 from tests.integration.core.approving import asked
@@ -171,6 +173,12 @@ def test_only_where_it_may_come_from_is_it_heard(room: Lounge):
     found["ops"] = replace(found["ops"], from_networks=("192.0.2.0/24",))
     room.core.configure(chat=found)
     assert room.knock("ops", chats.mattermost_press(room.seal(), room.now)).status_code == 200
+    # A listener for both families has an IPv4 address so.
+    heard = {address: may_come_from(found["ops"], address) for address in MAPPED}
+    assert heard == {MAPPED[0]: True, MAPPED[1]: False, "elsewhere": False}
+
+
+MAPPED = ("::ffff:192.0.2.1", "::ffff:198.51.100.1", "elsewhere")
 
 
 def test_a_chat_whose_secret_is_gone_believes_nothing(room: Lounge):
@@ -281,6 +289,9 @@ def test_an_account_is_given_back(room: Lounge):
 
 
 def test_a_program_has_no_account(room: Lounge):
+    """Not even that of the person it is listed with."""
+    bob = Person(groups=(), principals=("robot",), ids={})
+    room.core.configure(access=Access(people={"bob": bob}))
     robot = make(room, TokenRequest("robot", "admin"))
     headers = {"Authorization": f"Bearer {robot}"}
     answer = room.client.post("/api/v1/links", json={"code": "x"}, headers=headers)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import (
     Conflict,
     KeyReused,
@@ -96,6 +97,20 @@ def test_from_a_step_on_everything_runs_again(core: Core, hand: Hand):
     ]
     assert asked["detail"]["rerun_of"] == first
     assert asked["detail"]["from"] == "deploy:t3"
+
+
+def test_whoever_may_not_choose_a_place_in_the_queue_reruns_in_the_usual_one(
+    core: Core, hand: Hand
+):
+    """The place was chosen by somebody else, for then."""
+    place(core)
+    first = core.submit(priority=1)
+    hand.run(first)
+    for role, priority in (("deployer", 100), ("operator", 1)):
+        caller = Caller(role, everywhere(role))
+        made = rerun.rerun(core.desk, first, RerunRequest("prepare"), caller=caller)
+        assert core.deploy(made["id"]).priority == priority
+        hand.run(made["id"])
 
 
 def stock(core: Core) -> list[tuple[str, str]]:
