@@ -71,6 +71,9 @@ def rerun(
             return known
         if deploys.read(tx, draft.id) is not None:
             return draft.id  # the answer to an earlier COMMIT was lost
+        if deploys.lock(tx, old.id) is None:
+            # Retention took it since; from here on the lock keeps it from that.
+            desk.deploy(tx, old.id)
         cut = _cut(tx, old.id, request.begin)
         number = deploys.next_pass(tx, old.root)
         lineage = Lineage(old.root, old.id, cut.begin, number)

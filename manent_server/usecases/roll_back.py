@@ -61,7 +61,7 @@ def roll_back(
             return known
         if deploys.read(tx, draft.id) is not None:
             return draft.id
-        ready = _aimed(tx, asked)
+        ready = _held(tx, asked)
         if request.veto:
             _veto(tx, asked)
         accept(tx, ready, desk.admission)
@@ -90,6 +90,14 @@ def _draft(desk: Desk, request: RollbackRequest, caller: Caller) -> Draft:
         reason=request.reason,
         priority=HEAD_PRIORITY,
     )
+
+
+def _held(tx: Transaction, asked: _Asked) -> Draft:
+    """With its target, whose lock keeps retention from it until the rollback names it."""
+    ready = _aimed(tx, asked)
+    while deploys.lock(tx, ready.rollback_to or "") is None:
+        ready = _aimed(tx, asked)  # that one was taken a moment ago
+    return ready
 
 
 def _aimed(tx: Transaction, asked: _Asked) -> Draft:

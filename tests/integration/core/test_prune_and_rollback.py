@@ -1,12 +1,27 @@
-"""Retention leaves a rollback its way back."""
+"""Retention leaves a rollback its way back, and a rerun what it begins with."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
 import sqlalchemy as sa
 
+from manent_server.domain.errors import NotFound
 from manent_server.domain.marks import Sort
-from manent_server.usecases import mark, roll_back
-from manent_server.usecases.requests import MarkRequest, PruneRequest, RollbackRequest
+from manent_server.usecases import mark, rerun, roll_back
+from manent_server.usecases.requests import (
+    MarkRequest,
+    PruneRequest,
+    RerunRequest,
+    RollbackRequest,
+)
 from tests.integration.core.test_prune import DAY, old_good, pruned
 from tests.rig.core import ADMIN, Core
+from tests.rig.process import until
+
+AGAIN = RerunRequest("prepare", override=("outdated",))
 
 
 def test_a_rollback_works_after_a_prune_as_before(core: Core) -> None:
@@ -56,3 +71,72 @@ def test_the_way_back_stays_while_a_place_is_to_be_repaired(core: Core) -> None:
     with core.store.write() as tx:
         tx.connection.execute(sa.update(tx.tables.inventory).values(state="known"))
     assert rolled_back(core) == "v1"
+
+
+@pytest.mark.postgres
+def test_what_is_rerun_is_not_pruned_under_it(
+    postgres_core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I15: the two meet in one moment, and the rerun has its row first."""
+    core = postgres_core
+    first, *_ = [old_good(core, f"v{n}", 200 - n) for n in range(3)]
+    with pruning_after(monkeypatch, core, rerun, "_cut"):
+        again = rerun.rerun(core.desk, first, AGAIN, caller=ADMIN)
+    assert core.deploy(again["id"]).rerun_of == first
+    assert core.deploy(first).version == "v0"
+
+
+@pytest.mark.postgres
+def test_what_is_gone_back_to_is_not_pruned_under_it(
+    postgres_core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = postgres_core
+    first, *_ = [old_good(core, f"v{n}", 200 - n) for n in range(3)]
+    request = RollbackRequest("shop", "staging", reason="it loses orders", to="v0")
+    with pruning_after(monkeypatch, core, roll_back, "_held"):
+        made = roll_back.roll_back(core.desk, request, caller=ADMIN)
+    assert core.deploy(made["id"]).rollback_to == first
+    assert core.deploy(first).version == "v0"
+
+
+@contextmanager
+def pruning_after(patch: pytest.MonkeyPatch, core: Core, where: Any, name: str) -> Iterator[None]:
+    """A prune that begins, and comes as far as it can, once this has been done."""
+    request = PruneRequest(max_age=90 * DAY, keep_releases=1)
+    prune = threading.Thread(target=pruned, args=(core, request))
+    act = getattr(where, name)
+
+    def slowly(*asked: Any) -> Any:
+        found = act(*asked)
+        prune.start()
+        until(lambda: not prune.is_alive() or waits(core), what="the prune")
+        return found
+
+    patch.setattr(where, name, slowly)
+    yield
+    prune.join(20)
+    assert not prune.is_alive()
+
+
+def test_what_was_pruned_a_moment_ago_cannot_be_rerun(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = [old_good(core, f"v{n}", 200 - n) for n in range(3)]
+    draft = rerun._draft
+
+    def late(*asked: Any) -> Any:
+        pruned(core, PruneRequest(max_age=90 * DAY, keep_releases=1))
+        return draft(*asked)
+
+    monkeypatch.setattr(rerun, "_draft", late)
+    with pytest.raises(NotFound):
+        rerun.rerun(core.desk, first, AGAIN, caller=ADMIN)
+
+
+def waits(core: Core) -> bool:
+    query = sa.text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with core.store.read() as tx:
+        return bool(tx.connection.execute(query).scalar_one())
