@@ -107,6 +107,8 @@ REFUSED = {
     "a label of the chart's": {"pod": {"labels": {"app.kubernetes.io/name": "other"}}},
     "the mark of the settings": {"pod": {"annotations": {"checksum/settings": "0"}}},
     "a name of no Service": {"fullnameOverride": "a.b"},
+    "a token of a chat": {"settings": {**_URL, "chat": {"ops": {"token": "xoxb-" + 20 * "1"}}}},
+    "a secret of a receiver": {"settings": {**_URL, "notify": {"ops": {"secret": ["x" * 20]}}}},
     "a number for a variable": {"environment": [{"name": "WORKERS", "value": 5}]},
     "two lines of an image": {"image": {"tag": "v1\nv2"}},
     "no repository": {"image": {"repository": 'a "b"'}},
@@ -121,6 +123,13 @@ def test_the_schema_refuses(helm: Helm, what: str) -> None:
     ended = helm.run("template", "r", str(CHART), values={**MINE, **REFUSED[what]})
     assert ended.returncode != 0
     assert "schema" in ended.stderr
+
+
+def test_secrets_may_be_named(helm: Helm) -> None:
+    """By reference, or by a variable of a Secret."""
+    chat = {"token": "secret://env/TOKEN", "signing_secret": ["${NEW}", "secret://file/old"]}
+    settings = {"chat": {"ops": chat}, "notify": {"board": {"secret": "${BOARD}"}}}
+    assert helm.render(merged(MINE, {"settings": settings}))
 
 
 def test_null_takes_nothing_away_that_is_missed() -> None:
