@@ -172,6 +172,7 @@ def _rules(name: Naming) -> list[sa.schema.SchemaItem]:
         index(name, "deploys_superseded_by", ["superseded_by"]),
         _resolving(name),
         _ended(name),
+        *_undone(name),
     ]
 
 
@@ -188,6 +189,20 @@ def _ended(name: Naming) -> sa.Index:
     return sa.Index(
         name.index("deploys_ended"), "ended_at", sqlite_where=where, postgresql_where=where
     )
+
+
+def _undone(name: Naming) -> list[sa.Index]:
+    # Few of many: what retention asks of the whole table.
+    given_up = ("deploys_cancel_rollback", "cancel_rollback", "cancel_rollback = 1")
+    back = ("deploys_rollback", "kind = 'rollback'", "kind = 'rollback'")
+    return [
+        sa.Index(
+            name.index(index),
+            "application", "environment", "version",
+            postgresql_where=sa.text(where), sqlite_where=sa.text(lite),
+        )
+        for index, where, lite in (given_up, back)
+    ]  # fmt: skip
 
 
 def _slots(name: Naming) -> list[sa.schema.SchemaItem]:

@@ -14,6 +14,7 @@ from manent_migrations import (
     events,
     installation,
     schedules,
+    workers,
 )
 from manent_migrations.column import BIG, at, count, flag, integer, json, refers, text
 from manent_migrations.naming import SCHEMA, Naming
@@ -38,7 +39,7 @@ def upgrade() -> None:
     _attempts(name, create)
     _logs(name, create)
     _inventory(name, create)
-    _workers(create)
+    workers.create_tables(create)
     _marks(name, create)
     access.create(name, create)
     audit.create_tables(name, create)
@@ -124,6 +125,7 @@ def _deploys(name: Naming, create: Create) -> None:
         sa.Index(name.index("deploys_superseded_by"), "superseded_by"),
         _resolving(name),
         _ended(name),
+        *_undone(name),
     )
 
 
@@ -140,6 +142,20 @@ def _ended(name: Naming) -> sa.Index:
     return sa.Index(
         name.index("deploys_ended"), "ended_at", sqlite_where=where, postgresql_where=where
     )
+
+
+def _undone(name: Naming) -> list[sa.Index]:
+    # Few of many: what retention asks of the whole table.
+    given_up = ("deploys_cancel_rollback", "cancel_rollback", "cancel_rollback = 1")
+    back = ("deploys_rollback", "kind = 'rollback'", "kind = 'rollback'")
+    return [
+        sa.Index(
+            name.index(index),
+            "application", "environment", "version",
+            postgresql_where=sa.text(where), sqlite_where=sa.text(lite),
+        )
+        for index, where, lite in (given_up, back)
+    ]  # fmt: skip
 
 
 def _request(name: Naming) -> list[sa.Column[Any]]:
@@ -337,35 +353,6 @@ def _inventory(name: Naming, create: Create) -> None:
         refers("deploy", name.key("id", "deploys")),
         text("state"),
         sa.Index(name.index("inventory_deploy"), "deploy"),
-    )
-
-
-def _workers(create: Create) -> None:
-    create(
-        "executors",
-        text("id", primary=True),
-        text("incarnation"),
-        text("version"),
-        text("build"),
-        text("hostname"),
-        text("boot"),
-        text("pid_namespace"),
-        at("started_at", null=False),
-        at("heartbeat_at", null=False),
-        at("stopped_at"),
-        flag("draining"),
-        json("pools"),
-        json("plugins"),
-        json("running"),
-        text("configuration", null=True),
-        text("recovered_by", null=True),
-    )
-    create(
-        "leases",
-        text("name", primary=True),
-        text("holder"),
-        count("token"),
-        at("until", null=False),
     )
 
 
