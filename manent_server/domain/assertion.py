@@ -117,13 +117,13 @@ def _instant(claims: Claims, name: str) -> float:
     return float(found)
 
 
-def is_of_job(claims: Claims) -> bool:
-    """Whether a job had it made.
+def of_job(claims: Claims) -> str | None:
+    """The claim that says that a job had it made, if one does.
 
     An issuer may serve people and jobs alike, and a job chooses its audience: with that of people
     it would be one more person, in the groups of whoever had it run.
     """
-    return any(name in claims for name in _OF_JOBS)
+    return next((name for name in _OF_JOBS if name in claims), None)
 
 
 def demand_mine(claims: Claims, client: str) -> None:

@@ -305,7 +305,8 @@ class Stepper:
         """Run the hook of an attempt that was handed out; whatever happens, it has an end."""
         if context is None:
             self._go_on_after_all()
-            return HookEnd(result="not_started", error={"code": "allowed", "message": "goes on"})
+            goes_on = {"code": unable.ALLOWED, "message": "goes on"}
+            return HookEnd(result="not_started", error=goes_on)
         try:
             workdir = self._workdir(handed.attempt)
         except OSError as error:

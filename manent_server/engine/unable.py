@@ -17,6 +17,9 @@ from manent_server.store.transaction import Transaction
 TRIES: Final = 5
 """From this attempt of a step on, one that was not begun is the last one here."""
 
+ALLOWED: Final = "allowed"
+"""The code of one that was not begun for another reason: it was expected to be refused."""
+
 
 def leave(run: Run, end: HookEnd, attempt: int) -> None:
     """Put the deploy back if a hook of it could not be begun, and not for the first time.
@@ -29,9 +32,10 @@ def leave(run: Run, end: HookEnd, attempt: int) -> None:
     Raises:
         Unwound: It was put back: whichever worker is free goes on.
     """
-    if end.result != "not_started" or attempt < TRIES:
+    error = end.error or {}
+    if end.result != "not_started" or attempt < TRIES or error.get("code") == ALLOWED:
         return
-    message = (end.error or {}).get("message", "")
+    message = error.get("message", "")
     run.logbook.flush()
     is_gone = run.shop.store.repeat(
         lambda tx: _put_back(tx, run, message), stop=run.shop.lifeline.is_cut

@@ -209,6 +209,19 @@ def _head(tables: Tables) -> sa.Select[Any]:
     return sa.select(c.c.number, c.c.hash).order_by(c.c.number.desc()).limit(1)
 
 
+def number_at(tx: Transaction, at: datetime) -> int:
+    """The last number whose record was written before an instant; 0 for none."""
+    a, c = tx.tables.audit, tx.tables.audit_chain
+    query = (
+        sa.select(c.c.number)
+        .join_from(c, a, a.c.entry == c.c.entry)
+        .where(a.c.at < at)
+        .order_by(c.c.number.desc())
+        .limit(1)
+    )
+    return tx.connection.execute(query).scalar_one_or_none() or 0
+
+
 def chain(tx: Transaction, *, limit: int) -> int:
     """Number and chain committed records; only the holder of the lease may call it.
 

@@ -18,7 +18,7 @@ from manent_server.domain.promotion import Rule
 from manent_server.domain.rules import Rules
 from manent_server.observability import trace
 from manent_server.settings.values import Application, Environment
-from manent_server.store import deploys, facts, history, queue, records, succession
+from manent_server.store import deploys, facts, queue, records, succession
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import collide, identify, view
@@ -326,9 +326,7 @@ def _with_changes(tx: Transaction, draft: Draft) -> Draft:
         return draft
     source = deploys.read(tx, draft.promoted_from) if draft.promoted_from is not None else None
     found = source.changes if source is not None else None
-    if found is None and draft.order.approvals and not draft.order.returns:
-        found = history.changes_of(tx, draft.application, draft.version)
-    return replace(draft, changes=found)
+    return replace(draft, changes=found or identify.named_before(tx, draft.order, of=draft))
 
 
 def asked_of(draft: Draft, at: datetime) -> Asked:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from manent_server.domain import gates
@@ -10,7 +11,7 @@ from manent_server.engine import version as versions
 from manent_server.store import approvals, deploys, facts, finding, queue, records, work, workers
 from manent_server.store.deploys import Deploy
 from manent_server.store.transaction import Transaction
-from manent_server.store.work import StepRow
+from manent_server.store.work import Attempt, StepRow
 from manent_server.store.workers import Executor
 from manent_server.usecases import answer, executors, inspect, view
 from manent_server.usecases.desk import Desk
@@ -242,20 +243,28 @@ def _running(tx: Transaction, desk: Desk, row: Deploy, blocker: dict[str, Any] |
 def _steps(tx: Transaction, row: Deploy) -> Iterator[str]:
     """What it is at, and what it tries again later and why."""
     at = tx.now()
-    for step in work.read_steps(tx, row.id, pass_number=row.pass_number):
+    steps = work.read_steps(tx, row.id, pass_number=row.pass_number)
+    waiting = {step.name for step in steps if _is_tried_again(step, at)}
+    # Once for all of them: they may be many, and have many attempts each.
+    tried = work.read_attempts(tx, row.id) if waiting else []
+    last = {one.step: one for one in tried if one.pass_number == row.pass_number}
+    for step in steps:
         if step.state == "running":
             yield f"{step.name} since {view.instant(step.started_at)}"
-        elif step.ended_at is None and step.next_try_at is not None and step.next_try_at > at:
-            why = (_cause(tx, row, step) or {}).get("message")
+        elif step.name in waiting:
+            why = (_cause(step, last.get(step.name)) or {}).get("message")
             again = f"{step.name} is tried again at {view.instant(step.next_try_at)}"
             yield f"{again}: {why}" if why else again
 
 
-def _cause(tx: Transaction, row: Deploy, step: StepRow) -> Mapping[str, Any] | None:
+def _is_tried_again(step: StepRow, at: datetime) -> bool:
+    is_open = step.ended_at is None and step.state != "running"
+    return is_open and step.next_try_at is not None and step.next_try_at > at
+
+
+def _cause(step: StepRow, last: Attempt | None) -> Mapping[str, Any] | None:
     """Why its last attempt did not do it; a step itself keeps only what counts as a failure."""
-    tried = [one for one in work.read_attempts(tx, row.id) if one.step == step.name]
-    is_free = bool(tried) and tried[-1].result in _FREE
-    return tried[-1].error if is_free else step.error
+    return last.error if last is not None and last.result in _FREE else step.error
 
 
 def _lacks_place(tx: Transaction, desk: Desk, row: Deploy, worker: Executor) -> str:

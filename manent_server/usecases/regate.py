@@ -10,7 +10,7 @@ from manent_server.domain.awaiting import Stage
 from manent_server.domain.deploy import Phase, State
 from manent_server.domain.errors import Conflict
 from manent_server.domain.order import Order
-from manent_server.store import approvals, deploys, history, queue, records
+from manent_server.store import approvals, deploys, queue, records
 from manent_server.store.deploys import Deploy
 from manent_server.store.records import Deed
 from manent_server.store.transaction import Transaction
@@ -108,6 +108,6 @@ def _take(tx: Transaction, row: Deploy, today: Order) -> None:
         approval=Stage.RESOLVING if order.approvals else None,
         approval_at=None,
         # Nobody had to agree before: who wrote what it brings is asked for only now.
-        changes=row.changes or history.changes_of(tx, row.application, row.version),
+        changes=row.changes or identify.named_before(tx, order, of=row),
     )
     records.wake(tx, row.id, at, _GATE)

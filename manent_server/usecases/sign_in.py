@@ -75,7 +75,7 @@ class _Proven:
 def _proven(known: Access, claims: Claims, issuer: str, at: datetime) -> list[_Proven]:
     """Everything the token proves here: a person, or a job by each rule it meets."""
     found = []
-    people = {} if assertions.is_of_job(claims) else known.oidc
+    people = known.oidc if assertions.of_job(claims) is None else {}
     for name, one in people.items():
         if one.issuer == issuer and assertions.is_for(claims, one.client_id):
             assertions.demand(claims, issuer=issuer, audience=one.client_id, at=at)
@@ -112,7 +112,9 @@ def _chosen(found: list[_Proven], rule: str | None, claims: Claims, known: Acces
     audiences |= {one.client_id for one in known.oidc.values()}
     if not any(assertions.is_for(claims, audience) for audience in audiences):
         raise AssertionRefused("nothing here has its audience (aud)")
-    raise AssertionRefused("no rule under access.trust trusts what it says")
+    job = assertions.of_job(claims)
+    of = f"; it is of a job, by its claim {job}, and no person's" if job is not None else ""
+    raise AssertionRefused(f"no rule under access.trust trusts what it says{of}")
 
 
 def _session(desk: Desk, token: Signed, proven: _Proven, visit: Visit) -> dict[str, Any]:

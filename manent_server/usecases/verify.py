@@ -23,6 +23,8 @@ _BATCH: Final = 5000
 _FEW: Final = 5
 _UNSIGNED: Final = timedelta(hours=2)
 """Twice as long as a server that signs leaves records unsigned: by their own instants."""
+_SOON: Final = timedelta(minutes=5)
+"""After a long stop, or once a restored database is open, a server has to begin first."""
 Batch = Sequence[Sequence[Any]]
 """Values of links."""
 
@@ -121,9 +123,10 @@ def _unsigned(store: Store, walk: Walk) -> Break | None:
     first = (walk.signed_to or 0) + 1
     if walk.signed_to is not None:
         with store.read() as tx:
+            last = min(walk.number, audit.number_at(tx, tx.now() - _SOON))
             after = _records(audit.links(tx, after=walk.signed_to, limit=_FEW))
-            ends = after[:1] + _records(audit.links(tx, after=walk.number - 1, limit=1))
-        if not after or _apart(ends) <= _UNSIGNED:
+            ends = after[:1] + _records(audit.links(tx, after=last - 1, limit=1))
+        if last <= walk.signed_to or not after or _apart(ends) <= _UNSIGNED:
             return None
     detail = f"from number {first} on nothing is signed by a key that is trusted"
     return Break("unsigned", first, detail)

@@ -171,7 +171,7 @@ def test_a_job_that_is_not_trusted_is_told_why(
     ("more", "why"),
     [
         # GitLab, GitHub and Kubernetes sign for whatever audience a job asks for.
-        ({"project_id": "7", "pipeline_id": "9"}, "no rule"),
+        ({"project_id": "7", "pipeline_id": "9"}, "of a job, by its claim pipeline_id"),
         ({"repository_id": "7", "job_workflow_ref": "o/r/.github/workflows/x.yml@main"}, "no rule"),
         ({"kubernetes.io": {"namespace": "shop"}}, "no rule"),
         ({"azp": "another-client"}, "azp"),

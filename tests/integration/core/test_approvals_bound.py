@@ -9,6 +9,7 @@ import pytest
 from manent_server.domain.access import Caller, Grant, everywhere
 from manent_server.domain.approval import Rule
 from manent_server.domain.errors import ManentError, NotAllowed, Refused
+from manent_server.domain.rules import Rules
 from manent_server.settings import ArtifactSource
 from manent_server.sources.artifacts import ArtifactUnavailable
 from manent_server.store import approvals, deploys, sessions, tokens
@@ -238,6 +239,21 @@ def test_who_wrote_a_version_is_known_when_its_approval_is_asked_for_later(core:
     resolve(core)
     with pytest.raises(NotAllowed, match="bob wrote one of its changes"):
         say(core, deploy, BOB)
+
+
+def test_whoever_wrote_it_may_approve_the_way_back_to_it(core: Core, hand: Hand) -> None:
+    """It ran before. That is so by the rules it came with, and by those of today."""
+    for version in ("1", "2"):
+        hand.run(core.submit(version=version, changes=written_by("bob")))
+    core.change_environment("staging", rules=Rules(rollback_passes=()))
+    wanted = RollbackRequest("shop", "staging", reason="bad")
+    ask(core, Rule("release", quorum=2))
+    back = str(roll_back.roll_back(core.desk, wanted, caller=ANN)["id"])
+    for quorum in (2, 3):
+        ask(core, Rule("release", quorum=quorum))
+        regate.regate(core.desk, back, RegateRequest("as of today"), caller=ANN)
+        resolve(core)
+        say(core, back, BOB)
 
 
 def test_the_rules_of_today_are_not_taken_for_a_program_nobody_knows(core: Core) -> None:
