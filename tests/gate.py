@@ -32,7 +32,8 @@ _OF_THE_CHART = {
     "the chart against the schemas of Kubernetes": tools.schemas,
     "the chart in a real API server": tools.apiserver,
 }
-_SOAK = ["-m", "soak or hypothesis", "--hypothesis-profile", "soak", "--timeout", "0"]
+_LONG = ["-m", "soak or hypothesis or promise", "--exact"]
+_SOAK = [*_LONG, "--hypothesis-profile", "soak", "--timeout", "0"]
 
 
 def check(name: str) -> tuple[int, str]:

@@ -82,7 +82,12 @@ def render_errors() -> str:
         for kind, status in problem.STATUS.items()
         if kind is not errors.ManentError
     ]
-    rows += [(status, code, "-", problem.TITLES[status]) for status, code in problem.CODES.items()]
+    known = {code for _, code, *_ in rows}
+    rows += [
+        (status, code, "-", f"{problem.TITLES[status]}.")
+        for status, code in problem.CODES.items()
+        if code not in known
+    ]
     lines = [f"| {s} | `{code}` | {name} | {doc} |" for s, code, name, doc in sorted(rows)]
     return _ERRORS_HEAD + "\n".join(lines) + "\n"
 

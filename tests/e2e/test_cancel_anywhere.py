@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import StartRig
 from tests.rig.ledger import Ledger
 from tests.rig.process import is_alive, until
+from tests.rig.rules import AtMost
 from tests.rig.serve import Rig
 
 pytestmark = pytest.mark.e2e
@@ -32,10 +33,11 @@ def cancel(rig: Rig, server: str, deploy: str) -> int:
     return int(answer.status_code)
 
 
+@pytest.mark.promise
 def test_a_cancel_through_any_server_ends_what_any_worker_runs(
-    start_rig: StartRig, ledger: Ledger, postgres_url: str
+    start_rig: StartRig, ledger: Ledger, postgres_url: str, at_most: AtMost
 ) -> None:
-    """B65, B67, B63: all CANCELLED and their processes gone, long before they would have ended."""
+    """B65, B67, B63: all CANCELLED and their processes gone within ten seconds."""
     names = [f"app{number}" for number in range(RUNNING)]
     rig = start_rig(
         postgres_url,
@@ -60,14 +62,13 @@ def test_a_cancel_through_any_server_ends_what_any_worker_runs(
                               strict=True)))  # fmt: skip
     assert set(codes) == {200}
     for deploy in waiting:
-        ended = rig.ended(deploy)
+        ended = rig.ended(deploy, limit=at_most(2, beside=30))
         assert (ended["state"], ended["started_at"]) == ("CANCELLED", None)
     for deploy in running:
         assert rig.ended(deploy)["state"] == "CANCELLED"
-    # Some three seconds on a machine that does nothing else.
-    assert time.monotonic() - began < 30
     pids = [run.pid for run in (*rig.ledger.runs(), *rig.ledger.children())]
     until(lambda: not any(map(is_alive, pids)), what="every process to be gone")
+    assert time.monotonic() - began < at_most(10, beside=30)
     assert {run.deploy for run in rig.ledger.runs()} == set(running)
     rig.ledger.tell()
     assert rig.deployed("3", application=names[0])["outcome"] == "deployed"

@@ -12,6 +12,7 @@ import pytest
 from tests.rig import chats
 from tests.rig.fake_chats import ChatServer
 from tests.rig.process import until
+from tests.rig.rules import AtMost
 from tests.rig.serve import Rig
 
 SECRET = {"SLACK_SECRET": chats.SLACK_SECRET, "SLACK_TOKEN": "xoxb-planted-hunter22"}
@@ -62,7 +63,10 @@ def press(rig: Rig, value: str) -> tuple[httpx2.Response, float]:
     return answer, time.monotonic() - began
 
 
-def test_a_press_is_answered_in_time_with_every_worker_busy(rig: Rig, slack: ChatServer):
+@pytest.mark.promise
+def test_a_press_is_answered_in_time_with_every_worker_busy(
+    rig: Rig, slack: ChatServer, at_most: AtMost
+):
     rig.ledger.tell({"sleep": 6}, hook="deploy")
     busy = [rig.deploy(str(number))["id"] for number in range(3)]
     until(lambda: rig.get(f"/deploys/{busy[0]}")["state"] == "PENDING", what="a busy worker")
@@ -75,8 +79,8 @@ def test_a_press_is_answered_in_time_with_every_worker_busy(rig: Rig, slack: Cha
     assert (forged.status_code, forged.json()["code"]) == (401, "not_believed")
     answer, seconds = press(rig, buttons[0]["value"])
     assert answer.status_code == 200
-    # Slack waits three seconds; the rest is slack for a busy machine. The hooks take longer.
-    assert seconds < 5
+    # Slack waits three seconds. The hooks take longer.
+    assert seconds < at_most(3, beside=5)
     found = rig.get(f"/approvals?deploy={waits}&state=approved")["items"]
     assert found[0]["approvers"] == ["eve"]
     until(lambda: "eve approved" in str(slack.messages), what="the vote in the message")

@@ -12,6 +12,7 @@ import pytest
 from tests.rig.frozen import freeze
 from tests.rig.postgres import Postgres
 from tests.rig.process import is_alive, until
+from tests.rig.rules import AtMost
 from tests.rig.serve import Rig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.xdist_group("recover")]
@@ -78,8 +79,9 @@ def lose(rig: Rig, executor: str, number: signal.Signals | None = None) -> None:
     until(lambda: not row(rig, executor)["alive"], what=f"{executor} lost")
 
 
-def test_an_operator_recovers_what_a_lost_worker_left(rig: Rig) -> None:
-    """B12, DBOS 805: the queued deploy names its blocker; recover frees the place at once."""
+@pytest.mark.promise
+def test_an_operator_recovers_what_a_lost_worker_left(rig: Rig, at_most: AtMost) -> None:
+    """B12, DBOS 805: the queued deploy names its blocker; recover frees the place within 10 s."""
     first, lost = begin(rig, "r1")
     lose(rig, lost)
     second = rig.deploy("r2")["id"]
@@ -99,7 +101,7 @@ def test_an_operator_recovers_what_a_lost_worker_left(rig: Rig) -> None:
     assert (code, done["recovered_by"]) == (0, "user:ci")
     assert "rests on the word of user:ci" in said
     for deploy in (first, second):
-        assert rig.ended(deploy)["outcome"] == "deployed"
+        assert rig.ended(deploy, limit=at_most(10, beside=30))["outcome"] == "deployed"
     assert rig.get(f"/deploys/{first}")["executor"] != lost
     assert len(rig.ledger.runs(deploy=first)) == 2
     assert rig.ledger.overlaps() == []
@@ -127,12 +129,13 @@ def test_without_a_token_the_way_out_is_named_and_works(rig: Rig) -> None:
     assert table.splitlines()[0].split()[:2] == ["ID", "ALIVE"]
 
 
-def test_a_cancelled_deploy_of_a_killed_worker_ends(rig: Rig) -> None:
+@pytest.mark.promise
+def test_a_cancelled_deploy_of_a_killed_worker_ends(rig: Rig, at_most: AtMost) -> None:
     """B09: (b) killed with its hook, then cancelled: the place is free soon after."""
     deploy, lost = begin(rig, "c1")
     rig.kill(lost)
     assert rig.http("POST", f"/deploys/{deploy}/cancel", json={}).status_code == 200
-    assert rig.ended(deploy)["outcome"] == "cancelled"
+    assert rig.ended(deploy, limit=at_most(11, beside=30))["outcome"] == "cancelled"
     assert rig.deployed("c2")["outcome"] == "deployed"
     assert rig.ledger.overlaps() == []
 

@@ -11,6 +11,7 @@ import pytest
 from tests.rig.postgres import Postgres
 from tests.rig.process import until
 from tests.rig.proxy import Proxy
+from tests.rig.rules import AtMost
 from tests.rig.serve import Rig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres, pytest.mark.xdist_group("slow-database")]
@@ -96,7 +97,10 @@ def check_ended(place: Place, deploy: str, *, limit: float) -> None:
     assert len(place.rig.ledger.runs(deploy=deploy)) == 1
 
 
-def test_only_a_long_outage_makes_a_process_unready_and_none_ends_it(place: Place) -> None:
+@pytest.mark.promise
+def test_only_a_long_outage_makes_a_process_unready_and_none_ends_it(
+    place: Place, at_most: AtMost
+) -> None:
     """B142: livez 200 throughout, readyz 503 after a while and 200 at once, one hook run."""
     deploy = begin(place, "away", 11)
     assert set(place.away(3)) == {200}
@@ -105,7 +109,8 @@ def test_only_a_long_outage_makes_a_process_unready_and_none_ends_it(place: Plac
     healed = time.monotonic()
     assert said[: int(SUSTAINED / 2)] == [200] * int(SUSTAINED / 2)
     assert said[-1] == 503
-    until(lambda: place.kubelet.since(healed)[-1:] == [200], what="ready again")
+    soon = at_most(4, beside=45)
+    until(lambda: place.kubelet.since(healed)[-1:] == [200], what="ready again", limit=soon)
     check_ended(place, deploy, limit=60)
     place.check_alive()
 

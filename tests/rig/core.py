@@ -63,6 +63,11 @@ applications:
   news: {template: one}
 """
 
+_WAITING = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+
 
 def read_settings(folder: Path) -> Settings:
     """The configuration of every core."""
@@ -229,6 +234,12 @@ class Core:
         """The database's clock."""
         with self.store.read() as tx:
             return tx.now()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether somebody waits for a lock of this Postgres database."""
+        with self.engines.lone.connect() as connection:
+            return bool(connection.exec_driver_sql(_WAITING).scalar_one())
 
     def rows(self, table: str) -> list[Mapping[str, Any]]:
         """Every row of one of our tables.

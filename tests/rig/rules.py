@@ -5,7 +5,7 @@ reason is one of `ALLOWED`, and the unit tests have a budget. A run that repeats
 which were unsteady. In any run some tests keep to one
 pytest-xdist worker: those that measure time, and those of one module that share a fixture of it,
 which each worker would make anew. And of the two databases a test of a whole server runs on, one
-is for `make soak`.
+is for `make soak`. So is the exact number of seconds in which something is promised (`--exact`).
 """
 
 import re
@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Generator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -39,6 +40,7 @@ _Report = pytest.TestReport | pytest.CollectReport
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the gate's option."""
     parser.addoption("--gate", action="store_true", help="skips fail; unit tests have a budget")
+    parser.addoption("--exact", action="store_true", help="no slack for what is promised in time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,6 +48,24 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Unsteady(), "manent-unsteady")
         config.pluginmanager.register(UnitClock(), "manent-unit-clock")
+
+
+class AtMost(Protocol):
+    """How many seconds something may take."""
+
+    def __call__(self, promised: float, *, beside: float) -> float:
+        """As promised on a quiet machine; `beside` other tests it may take longer."""
+
+
+@pytest.fixture
+def at_most(pytestconfig: pytest.Config) -> AtMost:
+    """For tests marked `promise`: `at_most(3, beside=15)`."""
+    is_exact = bool(pytestconfig.getoption("--exact"))
+
+    def seconds(promised: float, *, beside: float) -> float:
+        return promised if is_exact else beside
+
+    return seconds
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -262,17 +262,10 @@ def test_two_chainers_at_once_take_turns(postgres_core: Core):
     with core.store.write() as tx:
         counts.append(rows.chain(tx, limit=9))
         late.start()
-        until(lambda: _is_waiting(core), what="the second to wait for the first")
+        until(lambda: core.has_waiting, what="the second to wait for the first")
     late.join()
     assert counts == [3, 0]
     assert found(core) is None
-
-
-def _is_waiting(core: Core) -> bool:
-    with core.store.read() as tx:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        found = tx.connection.exec_driver_sql(f"{query} AND datname = current_database()")
-        return bool(found.scalar_one())
 
 
 def _write(core: Core, count: int) -> None:

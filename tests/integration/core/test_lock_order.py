@@ -13,7 +13,6 @@ from tests.rig.core import Core, long_ago
 from tests.rig.process import until
 
 pytestmark = pytest.mark.postgres
-_WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 @contextmanager
@@ -21,13 +20,8 @@ def admitting(core: Core) -> Iterator[None]:
     """An admission that waits for a row somebody holds."""
     thread = threading.Thread(target=core.admit, args=("production",))
     thread.start()
-
-    def waits() -> bool:
-        with core.engines.lone.connect() as connection:
-            return bool(connection.exec_driver_sql(_WAITING).scalar_one())
-
     try:
-        until(waits, what="the admission waits")
+        until(lambda: core.has_waiting, what="the admission waits")
         yield
     finally:
         thread.join(60)

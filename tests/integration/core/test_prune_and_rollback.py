@@ -109,12 +109,12 @@ def pruning_after(patch: pytest.MonkeyPatch, core: Core, where: Any, name: str) 
     def slowly(*asked: Any) -> Any:
         found = act(*asked)
         prune.start()
-        until(lambda: not prune.is_alive() or waits(core), what="the prune")
+        until(lambda: not prune.is_alive() or core.has_waiting, what="the prune")
         return found
 
     patch.setattr(where, name, slowly)
     yield
-    prune.join(20)
+    prune.join(60)
     assert not prune.is_alive()
 
 
@@ -131,12 +131,3 @@ def test_what_was_pruned_a_moment_ago_cannot_be_rerun(
     monkeypatch.setattr(rerun, "_draft", late)
     with pytest.raises(NotFound):
         rerun.rerun(core.desk, first, AGAIN, caller=ADMIN)
-
-
-def waits(core: Core) -> bool:
-    query = sa.text(
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    with core.store.read() as tx:
-        return bool(tx.connection.execute(query).scalar_one())

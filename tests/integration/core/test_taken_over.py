@@ -166,7 +166,7 @@ def test_a_restart_waits_for_the_recovery_that_is_under_way(postgres_core: Core)
     )
     restart = threading.Thread(target=lambda: resumed.append(start.take(lambda _: False)))
     restart.start()
-    until(lambda: _waits_for_a_lock(core), what="the restart at the lock")
+    until(lambda: core.has_waiting, what="the restart at the lock")
     assert resumed == []
     go_on.set()
     recovery.join(10)
@@ -194,7 +194,7 @@ def test_an_earlier_start_hands_nothing_out_while_its_row_is_taken(
     def left(start: Start, tx: Transaction) -> list[Attempt]:
         found = look(start, tx)
         late.start()
-        until(lambda: bool(answers) or _waits_for_a_lock(core), what="the hand-out")
+        until(lambda: bool(answers) or core.has_waiting, what="the hand-out")
         return found
 
     monkeypatch.setattr(Start, "_left", left)
@@ -203,12 +203,3 @@ def test_an_earlier_start_hands_nothing_out_while_its_row_is_taken(
     late.join(10)
     assert [answer.refusal for answer in answers] == [Refusal.NOT_MINE]
     assert core.attempts(running.deploy.id) == []
-
-
-def _waits_for_a_lock(core: Core) -> bool:
-    query = sa.text(
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    with core.store.read() as tx:
-        return bool(tx.connection.execute(query).scalar_one())
