@@ -40,7 +40,7 @@ def jobs(settings: Settings, lookout: Lookout) -> list[Job]:
 
     def chains(desk: Desk) -> Callable[[], object]:
         mine = Chainer(desk, seal)
-        return lookout.when(lambda seen: seen.records or mine.is_due(), mine.round)
+        return lookout.when(lambda seen: seen.records or mine.is_due(seen.head), mine.round)
 
     found: dict[str, Callable[[], Receiver]] = {
         name: partial(_stream, sink) for name, sink in settings.audit.sinks.items()

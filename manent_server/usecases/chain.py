@@ -41,42 +41,51 @@ class Chainer:
         self._desk = desk
         self._signer = signer
         self._clock = clock
-        # What whoever chained before has left unsigned is asked for once.
-        self._signs_at: float | None = clock() if signer is not None else None
+        self._signs_at: float | None = None
+        self._seen_to = -1
 
-    def is_due(self) -> bool:
-        """Whether a place is to be signed now, though nothing new was written."""
-        return self._signs_at is not None and self._clock() >= self._signs_at
+    def is_due(self, head: int) -> bool:
+        """Whether a place is to be signed now, though nothing new was written.
+
+        Args:
+            head: The last number. One that is not known here was given by whoever chained before,
+                and left unsigned perhaps.
+        """
+        if self._signer is None:
+            return False
+        has_come = self._signs_at is not None and self._clock() >= self._signs_at
+        return has_come or head > self._seen_to
 
     def round(self) -> None:
         """Chain what was committed since the last round."""
         with self._desk.store.read() as tx:
             is_waiting = audit.has_waiting(tx)
+            head, _ = audit.head(tx)
         if is_waiting:
             chain(self._desk)
-        if self._signer is not None and (is_waiting or self.is_due()):
-            wait = self._checkpoint(self._signer)
+        if self._signer is not None and (is_waiting or self.is_due(head)):
+            self._seen_to, wait = self._checkpoint(self._signer)
             self._signs_at = None if wait is None else self._clock() + wait.total_seconds()
 
-    def _checkpoint(self, signer: Signer) -> timedelta | None:
+    def _checkpoint(self, signer: Signer) -> tuple[int, timedelta | None]:
         """Put on record, signed, which hash the last number has, if that is due.
 
         Returns:
-            When it will be; None: not before something is written.
+            The last number, and when it will be; None: not before something is written.
         """
 
-        def work(tx: Transaction) -> timedelta | None:
+        def work(tx: Transaction) -> tuple[int, timedelta | None]:
             number, last = audit.head(tx)
             found = audit.last_checkpoint(tx)
             at = tx.now()
             wait = _wait(found, number, at)
             if wait is None or wait > timedelta(0):
-                return wait
+                return number, wait
             signature = signer.sign(rules.seal(number, last, rules.instant(at)))
             detail: dict[str, Any] = {"number": number, "hash": last}
             detail |= {"key": signer.name, "signature": signature}
             audit.write_audit(tx, Deed(MANENT, rules.CHECKPOINT, detail=detail), at=at)
-            return None
+            return number, None
 
         return self._desk.store.once(work)
 

@@ -58,7 +58,7 @@ def test_what_was_written_last_is_signed_within_the_hour(core: Core):
     """Though nothing is written after it: a night is long enough to write it anew."""
     passed = [0.0]
     chainer = chain.Chainer(core.desk, Fake(), lambda: passed[0])
-    assert chainer.is_due(), "whoever chained before may have left something"
+    assert chainer.is_due(0), "whoever chained before may have left something"
     chainer.round()
     assert core.rows("audit") == [], "an empty chain has no place to sign"
     do(core, 3)
@@ -66,18 +66,34 @@ def test_what_was_written_last_is_signed_within_the_hour(core: Core):
     chainer.round()
     do(core, 2)
     chainer.round()
-    assert not chainer.is_due()
+    assert not chainer.is_due(6)
     older = core.at() - timedelta(hours=1)
     by_force(core, lambda tx: _set(tx, audit.CHECKPOINT, at=older))
     passed[0] = 3600.0
-    assert chainer.is_due()
+    assert chainer.is_due(6)
     chainer.round()
     assert checkpoints(core) == 2
-    assert not chainer.is_due()
+    assert not chainer.is_due(6)
     by_force(core, lambda tx: _set(tx, audit.CHECKPOINT, at=core.at() + timedelta(days=9)))
     do(core, 1)
     chainer.round()
     assert checkpoints(core) == 3, "the database's clock was set back"
+
+
+def test_what_another_process_has_left_unsigned_is_signed(core: Core):
+    """The one that chains now had its turn before, and nothing is written any more."""
+    mine, others = (chain.Chainer(core.desk, Fake(), lambda: 0.0) for _ in range(2))
+    do(core, 1)
+    for chainer in (mine, mine, others):
+        chainer.round()
+    do(core, 1)
+    others.round()
+    by_force(core, lambda tx: _set(tx, audit.CHECKPOINT, at=core.at() - timedelta(hours=1)))
+    assert mine.is_due(3), "it has seen two"
+    mine.round()
+    assert checkpoints(core) == 2
+    assert not mine.is_due(3)
+    assert not chain.Chainer(core.desk).is_due(3), "nobody signs"
 
 
 def checkpoints(core: Core) -> int:
