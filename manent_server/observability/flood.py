@@ -94,7 +94,10 @@ class BriefFilter(logging.Filter):
         """Always true; the record may have been changed."""
         if _source(self._noisy, record.name) is None:
             return True
-        sentence, mark, _ = record.getMessage().partition(_TRACE)
+        try:
+            sentence, mark, _ = record.getMessage().partition(_TRACE)
+        except (LookupError, TypeError, ValueError):
+            return True  # it does not fit its arguments, which is told where it is written
         # A trace within the sentence is of what is being handled where that was logged.
         caught = sys.exc_info() if mark and not record.exc_info else record.exc_info
         if not caught or caught[1] is None:

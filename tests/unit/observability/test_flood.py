@@ -120,3 +120,10 @@ def test_a_record_without_an_error_is_left_as_it_is() -> None:
         BriefFilter(["noisy"]).filter(made)
 
     assert (made.getMessage(), made.args) == ("lost it", ("it",))
+
+
+@pytest.mark.parametrize(("text", "given"), [("lost %d", "it"), ("%(it)s", ()), ("%z", "it")])
+def test_a_sentence_that_does_not_fit_its_arguments_harms_nobody(text: str, given: object) -> None:
+    """The library's thread would end by what it says."""
+    made = logging.LogRecord("noisy", logging.WARNING, __file__, 1, text, (given,), None)
+    assert BriefFilter(["noisy"]).filter(made)
