@@ -11,8 +11,8 @@ from manent_server.domain.errors import Invalid, NotFound
 from manent_server.retention import prune as pruning
 from manent_server.usecases import dora
 from manent_server.usecases.requests import DoraRequest, PruneRequest
+from tests.integration.core.pruning import DAY, aged, bad, good, old_good, pruned
 from tests.integration.core.running import Running
-from tests.integration.core.test_prune import DAY, aged, bad, good, old_good, pruned
 from tests.rig.core import Core
 
 

@@ -8,9 +8,9 @@ from manent_server.usecases import cancel, roll_back
 from manent_server.usecases.auto_promote import AutoPromotion
 from manent_server.usecases.requests import CancelRequest, PruneRequest, RollbackRequest
 from tests.integration.core.planning import MINUTE, Plans, plans
+from tests.integration.core.pruning import DAY, aged, bad, good, left, old_bad, old_good, pruned
 from tests.integration.core.running import good as staged
 from tests.integration.core.test_auto_promotion import automatic, finish
-from tests.integration.core.test_prune import DAY, aged, bad, good, left, old_bad, old_good, pruned
 from tests.rig.core import ADMIN, Core, long_ago
 
 TEN = 10 * MINUTE

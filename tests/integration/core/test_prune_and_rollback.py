@@ -17,7 +17,7 @@ from manent_server.usecases.requests import (
     RerunRequest,
     RollbackRequest,
 )
-from tests.integration.core.test_prune import DAY, old_good, pruned
+from tests.integration.core.pruning import DAY, old_good, pruned
 from tests.rig.core import ADMIN, Core
 from tests.rig.process import until
 

@@ -20,7 +20,7 @@ from manent_server.sources.artifacts import Artifacts
 from manent_server.store import tallies
 from manent_server.store.transaction import Transaction
 from manent_server.usecases.requests import PruneRequest
-from tests.integration.core.test_prune import DAY, good, left, old_bad, old_good, pruned
+from tests.integration.core.pruning import DAY, good, left, old_bad, old_good, pruned
 from tests.rig.core import Core
 
 

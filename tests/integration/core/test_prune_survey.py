@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from manent_server.store import retention
-from tests.integration.core.test_prune import old_good
+from tests.integration.core.pruning import old_good
 from tests.rig.core import Core
 
 
