@@ -19,7 +19,7 @@ _INSTANT = re.compile(
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
 # Two blanks that not every language's `\s` holds, and signs that show nothing: named, the pattern
 # means the same to all.
-_BLANK = r"\s\x85\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
+_BLANK = r"\s\x85\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
 _PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
 _URL = r"^https?://[!-~]+$"
 _DIGEST = r"^[0-9a-f]{64}$"

@@ -203,6 +203,7 @@ def test_a_sender_that_asks_first_is_refused_at_once(client: TestClient) -> None
         ({"sha256": ""}, "sha256", "does not match"),
         ({"environment": ""}, "environment", "shorter than 1"),
         ({"reason": " \t\n"}, "reason", "a visible character"),
+        ({"reason": "\u200b\u2066\u061c"}, "reason", "a visible character"),
         ({"reason": "\x1b[2J"}, "reason", "no control characters"),
     ],
 )
