@@ -13,6 +13,7 @@ from tests.rig.ledger import Ledger
 from tests.rig.matrix import only
 from tests.rig.postgres import Postgres
 from tests.rig.process import until
+from tests.rig.rules import AtMost
 from tests.rig.serve import Config, Rig
 
 pytestmark = pytest.mark.e2e
@@ -139,7 +140,10 @@ def test_a_database_that_restarts_during_a_recovery_strands_nothing(
     assert parted.process().pid == pid
 
 
-def test_a_start_without_a_database_is_stopped_at_once(parted: Rig, fragile: Postgres) -> None:
+@pytest.mark.promise
+def test_a_start_without_a_database_is_stopped_at_once(
+    parted: Rig, fragile: Postgres, at_most: AtMost
+) -> None:
     """B130, B37: until then it lives, is not ready and says so; the next start finds it."""
     parted.stop()
     fragile.stop()
@@ -148,7 +152,7 @@ def test_a_start_without_a_database_is_stopped_at_once(parted: Rig, fragile: Pos
     assert "starting" in probe(parted, "/readyz").json()["reasons"]
     began = time.monotonic()
     assert parted.stop() == 0
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < at_most(5, beside=15)
     parted.start(wait=False)
     until(lambda: answers(parted, "/livez"), what="the listeners", limit=90)
     fragile.start()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.rig import dumps
 from tests.rig.ledger import Ledger
+from tests.rig.matrix import only
 from tests.rig.process import until
 from tests.rig.serve import Config, Rig
 
@@ -154,11 +155,9 @@ def test_the_restore_drill(shared: Rig) -> None:
 
 
 @pytest.mark.soak  # what it rests on is tested in core/test_restore_guard.py
-@pytest.mark.postgres
+@only("postgres")  # a file is never exchanged under a process: the page says to stop it first
 def test_restored_under_a_server_at_work(shared: Rig) -> None:
     """B139: it notices by itself, kills its hook and ends; two processes then wait for a person."""
-    if dumps.is_sqlite(shared):
-        return  # its file is never exchanged under a process: the page says to stop it first
     ledger = shared.ledger
     held = shared.deploy("3", application="app-1")["id"]
     dumps.dump(shared)
@@ -184,10 +183,9 @@ def test_restored_under_a_server_at_work(shared: Rig) -> None:
     assert {run.deploy for run in ledger.runs()[runs:]} <= {held}
 
 
+@only("sqlite")
 def test_a_file_is_copied_with_its_processes_stopped(shared: Rig) -> None:
     """B139: with `-wal` and `-shm`, where they are."""
-    if not dumps.is_sqlite(shared):
-        return
     shared.stop()
     (shared.folder / "backup").mkdir()
     said = dumps.run(shared, dumps.commands("back-up.md", "copy"))

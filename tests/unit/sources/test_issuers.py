@@ -10,7 +10,6 @@ from manent_server.domain.assertion import AssertionRefused
 from manent_server.domain.errors import Unavailable
 from manent_server.sources import issuers, signature
 from manent_server.sources.issuers import Issuers, Unfetched
-from tests.rig import signer
 from tests.rig.signer import ISSUER, claims, public, sign
 
 
@@ -143,4 +142,3 @@ def test_only_an_issuer_on_this_machine_shows_keys_without_tls():
     assert is_safe("http://127.0.0.1:1/k", "http://127.0.0.1:2")
     assert not is_safe("http://127.0.0.1:1/k", "https://id.example")
     assert not is_safe("http://id.example/k", "http://127.0.0.1:2")
-    assert signer.CLIENT
