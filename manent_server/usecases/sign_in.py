@@ -77,9 +77,8 @@ def _proven(known: Access, claims: Claims, issuer: str, at: datetime) -> list[_P
     found = []
     people = known.oidc if assertions.of_job(claims) is None else {}
     for name, one in people.items():
-        if one.issuer == issuer and assertions.is_for(claims, one.client_id):
+        if one.issuer == issuer and assertions.is_made_for(claims, one.client_id):
             assertions.demand(claims, issuer=issuer, audience=one.client_id, at=at)
-            assertions.demand_mine(claims, one.client_id)
             groups = assertions.groups(claims, one.groups_claim)
             principal = f"{OIDC}{issuer}#{claims['sub']}"
             found.append(_Proven(f"{OIDC}{name}", principal, known.groups_max_age, groups))
@@ -112,9 +111,17 @@ def _chosen(found: list[_Proven], rule: str | None, claims: Claims, known: Acces
     audiences |= {one.client_id for one in known.oidc.values()}
     if not any(assertions.is_for(claims, audience) for audience in audiences):
         raise AssertionRefused("nothing here has its audience (aud)")
+    raise AssertionRefused(f"no rule under access.trust trusts what it says{_of(claims, known)}")
+
+
+def _of(claims: Claims, known: Access) -> str:
+    """Why it is no person's either."""
     job = assertions.of_job(claims)
-    of = f"; it is of a job, by its claim {job}, and no person's" if job is not None else ""
-    raise AssertionRefused(f"no rule under access.trust trusts what it says{of}")
+    if job is not None:
+        return f"; it is of a job, by its claim {job}, and no person's"
+    clients = [one.client_id for one in known.oidc.values()]
+    is_anothers = any(assertions.is_for(claims, client) for client in clients)
+    return "; no person's either: it was made for another client (azp)" if is_anothers else ""
 
 
 def _session(desk: Desk, token: Signed, proven: _Proven, visit: Visit) -> dict[str, Any]:

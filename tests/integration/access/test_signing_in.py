@@ -195,6 +195,11 @@ def test_jobs_and_people_may_share_an_audience(
     core.configure(access=replace(configured, trust={"shop": rule}))
     assert sign_in(client, job(idp, aud="manent")).json()["source"] == "trust:shop"
     assert sign_in(client, idp.token(aud="manent", azp="manent")).json()["source"] == "oidc:company"
+    # A program that has a client of its own at the provider, and no claim that only jobs have.
+    nightly = replace(rule, claims={"azp": ("nightly",)})
+    core.configure(access=replace(configured, trust={"nightly": nightly}))
+    signed = sign_in(client, idp.token(aud="manent", azp="nightly"))
+    assert signed.json()["source"] == "trust:nightly"
 
 
 def test_a_sign_in_ends_where_another_issuer_takes_the_place_of_its_own(
