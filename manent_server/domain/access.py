@@ -257,7 +257,8 @@ class Caller:
         for right in sorted(ROLES[grant.role]):
             if any(area.meets(grant.area) for area in self.scope(right).denied):
                 raise NotAllowed(
-                    f"{self.name} is denied to {right} in some of these places, and lets nobody",
+                    f"{self.name} is denied to {right} in some of these places, so nobody gets it"
+                    f" from {self.name} there",
                     next="name other applications and environments, or ask somebody who may there",
                 )
 

@@ -30,6 +30,8 @@ POOL_TIMEOUT: Final = timedelta(seconds=5)
 LIBRARY_POOL_TIMEOUT: Final = timedelta(seconds=30)
 IDLE_IN_TRANSACTION: Final = timedelta(seconds=5)
 LOCK_TIMEOUT: Final = timedelta(seconds=5)
+# A start that is told to end while its migration waits for a lock ends within five seconds.
+LOCK_TIMEOUT_OF_START: Final = timedelta(seconds=3)
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
 # The server ends a statement by then: this side gives up a little later.
 ANSWER_TIMEOUT: Final = STATEMENT_TIMEOUT + timedelta(seconds=5)
@@ -154,7 +156,8 @@ def _postgres(url: sa.URL, *, pool: int, stale_after: timedelta, application_nam
         _set_on_connect(engine, session | _transaction_limits())
         _ping_when_rested(engine)
         bound(engine, ANSWER_TIMEOUT)
-    _set_on_connect(lone, session | _transaction_limits() | {"statement_timeout": "0"})
+    of_start = {"statement_timeout": "0", "lock_timeout": _milliseconds(LOCK_TIMEOUT_OF_START)}
+    _set_on_connect(lone, session | _transaction_limits() | of_start)
     for engine in (ours, dbos, lone):
         sa.event.listen(engine, "handle_error", _leave_unhealthy_server)
     return Engines(ours=ours, dbos=dbos, lone=lone, dialect="postgresql", url=masked(url))
