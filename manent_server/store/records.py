@@ -1,6 +1,6 @@
 """Rows that accompany a decision: idempotency keys, wakes, inventory; and its record."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
@@ -63,11 +63,35 @@ def write_key(tx: Transaction, key: Key, *, at: datetime) -> None:
         raise KeyTaken
 
 
-def forget_keys(tx: Transaction, *, before: datetime) -> int:
-    """Remove keys older than an instant whose deploy has ended or that name none."""
+Named = tuple[str, str, str]
+"""Principal, path and key: what a key is found by."""
+
+
+def old_keys(tx: Transaction, *, before: datetime, after: Named | None, limit: int) -> list[Named]:
+    """A page of the keys that are older than an instant and whose deploy is gone, if it was one.
+
+    A key outlives its deploy: while that can be read, the same request is answered with it.
+    """
     k, d = tx.tables.keys, tx.tables.deploys
-    live = sa.exists().where(d.c.id == k.c.subject, d.c.ended_at.is_(None))
-    return tx.connection.execute(sa.delete(k).where(k.c.created_at < before, ~live)).rowcount
+    named = (k.c.principal, k.c.path, k.c.key)
+    there = sa.exists().where(d.c.id == k.c.subject)
+    query = sa.select(*named).where(k.c.created_at < before, ~there)
+    if after is not None:
+        query = query.where(sa.tuple_(*named) > sa.tuple_(*map(sa.literal, after)))
+    rows = tx.connection.execute(query.order_by(*named).limit(limit))
+    return [(row.principal, row.path, row.key) for row in rows]
+
+
+def forget_keys(tx: Transaction, keys: Sequence[Named]) -> None:
+    """Remove keys: whoever sends one again asks for something new."""
+    k = tx.tables.keys
+    one = sa.and_(
+        k.c.principal == sa.bindparam("of"),
+        k.c.path == sa.bindparam("at"),
+        k.c.key == sa.bindparam("named"),
+    )
+    values = [{"of": of, "at": path, "named": key} for of, path, key in keys]
+    tx.connection.execute(sa.delete(k).where(one), values)
 
 
 def wake(tx: Transaction, deploy: str, at: datetime, reason: str) -> None:

@@ -13,6 +13,7 @@ from manent_server.retention.shelf import Shelf
 from manent_server.settings import Settings
 from manent_server.sources.artifacts import Artifacts
 from manent_server.store import chats, records
+from manent_server.store.records import Named
 from manent_server.store.transaction import Transaction
 from manent_server.usecases import executors, fire, publish, wake
 from manent_server.usecases.auto_promote import AutoPromotion
@@ -27,6 +28,7 @@ _PROMOTION = timedelta(seconds=2)
 _DISPOSAL = timedelta(minutes=1)
 _MINUTE = timedelta(minutes=1)
 _HOURLY = timedelta(hours=1)
+_KEYS = 500  # looked for and deleted at once: a transaction that writes stays short
 _events = attrgetter("events")
 _wakes = attrgetter("wakes")
 _schedules = attrgetter("schedules")
@@ -83,13 +85,17 @@ def admit_all(desk: Desk) -> None:
 
 
 def forget_keys(desk: Desk) -> None:
-    """Forget idempotency keys that are older than they are kept."""
+    """Forget idempotency keys that are older than they are kept, once their deploy is gone."""
     kept = desk.settings().retention.keys_max_age
-
-    def work(tx: Transaction) -> int:
-        return records.forget_keys(tx, before=tx.now() - kept)
-
-    desk.store.once(work)
+    after: Named | None = None
+    while True:
+        with desk.store.read() as tx:
+            before = tx.now() - kept
+            old = records.old_keys(tx, before=before, after=after, limit=_KEYS)
+        if not old:
+            return
+        desk.store.once(partial(records.forget_keys, keys=old))
+        after = old[-1]
 
 
 def forget_seen(desk: Desk) -> None:

@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from manent_server.domain.access import Caller, everywhere
 from manent_server.domain.errors import (
@@ -19,7 +21,7 @@ from manent_server.domain.errors import (
     Refused,
 )
 from manent_server.domain.marks import Sort
-from manent_server.store import queue, records
+from manent_server.store import queue
 from manent_server.usecases import mark, roll_back, submit
 from manent_server.usecases.requests import (
     DeployRequest,
@@ -154,15 +156,33 @@ def test_submits_at_once_are_numbered_without_a_hole(core: Core):
     assert len(set(tickets)) == 6
 
 
-def test_keys_are_forgotten_once_their_deploy_has_ended(core: Core):
-    deploy = ask(core, REQUEST, IdempotencyKey("k", "/deploys", "d"))["id"]
-    soon = core.at() + timedelta(hours=1)
-    with core.store.write() as tx:
-        assert records.forget_keys(tx, before=soon) == 0
-    core.set(deploy, state="SUCCESS", outcome="deployed", ended_at=core.at())
+def test_a_key_is_kept_its_time_and_longer_than_its_deploy(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(jobs, "_KEYS", 2)
+    asked = [ask(core, REQUEST, IdempotencyKey(f"k{n}", "/deploys", "d"))["id"] for n in range(3)]
+    mark.put(
+        core.desk,
+        MarkRequest(Sort.LOCK, "audit"),
+        caller=ADMIN,
+        key=IdempotencyKey("k", "/locks", "d"),
+    )
+    for deploy in asked:
+        core.set(deploy, state="SUCCESS", outcome="deployed", ended_at=core.at())
     jobs.forget_keys(core.desk)
+    assert len(core.rows("keys")) == 4  # not old enough
+
+    core.configure(
+        retention=replace(core.settings.retention, keys_max_age=timedelta(microseconds=1))
+    )
     with core.store.write() as tx:
-        assert records.forget_keys(tx, before=soon) == 1
+        d = tx.tables.deploys
+        tx.connection.execute(
+            sa.delete(tx.tables.wakes).where(tx.tables.wakes.c.deploy == asked[0])
+        )
+        tx.connection.execute(sa.delete(d).where(d.c.id == asked[0]))
+    jobs.forget_keys(core.desk)
+    assert sorted(row["subject"] for row in core.rows("keys")) == sorted(asked[1:])
 
 
 def back(core: Core, to: str | None = None, **more: Any) -> dict[str, Any]:
