@@ -173,7 +173,9 @@ class Observer:
         found = {id(one): Seen(one.place.target, why=_TOO_MANY) for one in questions[MOST:]}
         if not questions:
             return found
-        with tempfile.TemporaryDirectory(prefix="manent-observe-") as folder:
+        # What a hook has left behind may write there still: that takes no answer from anybody.
+        made = tempfile.TemporaryDirectory(prefix="manent-observe-", ignore_cleanup_errors=True)
+        with made as folder:
             runner = self._runner(Path(folder))
             try:
                 runner.start()
