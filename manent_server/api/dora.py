@@ -38,7 +38,7 @@ class Frequency(Shape):
     per_week: float
 
 
-class Restore(Shape):
+class TimeToRestore(Shape):
     """From a failure to its end, over the failures that are over."""
 
     count: int
@@ -91,7 +91,7 @@ class DoraRow(Shape):
     failed: int
     frequency: Frequency
     change_failure_rate: float | None = None
-    time_to_restore: Restore
+    time_to_restore: TimeToRestore
     lead_time: Lead
     months: list[Month]
     coverage: Coverage

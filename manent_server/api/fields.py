@@ -20,14 +20,14 @@ _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f"
 # Two blanks that not every language's `\s` holds, and signs that show nothing: named, the pattern
 # means the same to all.
 _BLANK = r"\s\x85\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-_PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
+PROSE = rf"^[^{_CONTROL}]*[^{_BLANK}{_CONTROL}][^{_CONTROL}]*$"
 _URL = r"^https?://[!-~]+$"
 _DIGEST = r"^[0-9a-f]{64}$"
 _NAMES = r"^[a-z0-9*?][a-z0-9*?._-]{0,62}$"
 _DURATION = r"^([0-9]{1,5}[smhd]){1,4}$"
 _SIGNED = r"^[A-Za-z0-9_.-]+$"
 PATTERNS_IN_WORDS = {
-    _PROSE: "the rule for text: a visible character at least, and no control characters but tabs "
+    PROSE: "the rule for text: a visible character at least, and no control characters but tabs "
     "and ends of lines",
     _URL: "the rule for links: http:// or https:// and printable ASCII characters without blanks",
     _DIGEST: "the rule for digests: 64 of 0-9 and a-f",
@@ -109,15 +109,15 @@ Instant = Annotated[
 Day = Annotated[
     date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})
 ]  # fmt: skip
-Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=_PROSE)]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=PROSE)]
 NamePattern = Annotated[str, StringConstraints(pattern=_NAMES)]
 Lasting = Annotated[str, StringConstraints(pattern=_DURATION)]
 Signed = Annotated[str, StringConstraints(min_length=1, max_length=16384, pattern=_SIGNED)]
 Link = Annotated[str, StringConstraints(max_length=2000, pattern=_URL)]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PROSE)]
 # As long as Matrix lets one be.
-Account = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PROSE)]
-StepName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PROSE)]
+Account = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PROSE)]
+StepName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PROSE)]
 Sequence = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(whole)]
 Span = Annotated[
     timedelta,

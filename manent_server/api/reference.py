@@ -10,6 +10,7 @@ from typing import Any
 from manent_server.api import openapi, problem
 from manent_server.api.app import ROUTERS
 from manent_server.api.body import MAX_DEPTH
+from manent_server.api.fields import PROSE
 from manent_server.api.logs import PAGE_BYTES
 from manent_server.api.probes import router as probes
 from manent_server.api.route import PREFIX, RIGHT
@@ -35,13 +36,15 @@ own at `{PREFIX}/openapi.json`.
 - A deploy is addressed by its id, a unique beginning of it (6 characters or more), or
   `application/environment#number`, percent-encoded: `shop%2Fproduction%2312`.
 - Lists are `{{items, next}}`; `next` is the `before` of the following page, null on the last one.
-- Instants are RFC 3339 in UTC.
+- Instants are RFC 3339 in UTC. *Prose* is text with a character that shows, and without control
+  characters but tabs and ends of lines.
 - Every answer carries `X-Request-Id`; a well-formed one that is sent is kept.
 - A refusal is `application/problem+json`: see [errors](errors.md).
 - A log is read by pages of at most {PAGE_BYTES // 2**20} MiB (`after`, `limit`), or followed with
   `Accept: text/event-stream`: events `line` whose id is the sequence, at last `end` with the
   deploy. A connection that broke is resumed with `Last-Event-ID`. `problem` ends a stream whose
-  token has ended or whose deploy is gone. The token is checked anew every 30 seconds.
+  token has ended or whose deploy is gone. The token is checked anew every 30 seconds, and
+  within two seconds after any token or session was ended.
 - Events are read and followed in the same way: `event` with the position as its id, and no end.
   Positions have no hole, and an event gets its own after its commit: whoever resumes after the
   last one seen misses none. They are kept for {KEPT.days} days.
@@ -171,6 +174,8 @@ def _scalar(schema: Mapping[str, Any]) -> str:
     kind = words.get(schema.get("type", ""), "any")
     if schema.get("format") == "date-time":
         return "instant"
+    if schema.get("pattern") == PROSE:
+        return "prose"
     if "pattern" in schema:
         return f"{kind}, `{schema['pattern'].replace('|', '&#124;')}`"
     low, high = schema.get("minimum"), schema.get("maximum")

@@ -8,9 +8,9 @@ from manent_server.api import restore_shapes as shapes
 from manent_server.api.restore_bodies import (
     CloseBody,
     DropBody,
+    GoOnBody,
     OpenBody,
     RestoreQuery,
-    ResumeBody,
 )
 from manent_server.api.route import PREFIX, Route, needs
 from manent_server.api.session import Asked, Key
@@ -37,19 +37,19 @@ def listing(asked: Asked, query: Annotated[RestoreQuery, Query()]) -> Any:
     return asked.calls.restore(asked.desk, request, caller=asked.caller)
 
 
-@router.post("/resume", response_model=shapes.Decided, openapi_extra=_NEEDS)
-def resume(body: ResumeBody, asked: Asked, key: Key) -> Any:
+@router.post("/resume", response_model=shapes.RestoreDecided, openapi_extra=_NEEDS)
+def resume(body: GoOnBody, asked: Asked, key: Key) -> Any:
     """Let deploys go on when the database is opened."""
     return _decide(asked, _request("resume", body), key)
 
 
-@router.post("/close", response_model=shapes.Decided, openapi_extra=_NEEDS)
+@router.post("/close", response_model=shapes.RestoreDecided, openapi_extra=_NEEDS)
 def close(body: CloseBody, asked: Asked, key: Key) -> Any:
     """End deploys that already ran, with the outcome they had."""
     return _decide(asked, _request("close", body, outcome=body.outcome), key)
 
 
-@router.post("/cancel", response_model=shapes.Decided, openapi_extra=_NEEDS)
+@router.post("/cancel", response_model=shapes.RestoreDecided, openapi_extra=_NEEDS)
 def cancel(body: DropBody, asked: Asked, key: Key) -> Any:
     """End deploys that are not wanted any more."""
     return _decide(asked, _request("cancel", body), key)
@@ -64,7 +64,7 @@ def open_up(body: OpenBody, asked: Asked, key: Key) -> Any:
     return asked.calls.open_restored(asked.desk, request, caller=asked.caller, key=key)
 
 
-def _request(decision: str, body: ResumeBody, *, outcome: str | None = None) -> RestoreRequest:
+def _request(decision: str, body: GoOnBody, *, outcome: str | None = None) -> RestoreRequest:
     return RestoreRequest(decision, tuple(body.deploys), body.all, outcome, body.reason)
 
 

@@ -20,7 +20,7 @@ class RestoreQuery(Parameters):
     )
 
 
-class ResumeBody(Body):
+class GoOnBody(Body):
     """They may go on when the database is opened."""
 
     deploys: Deploys = Field(default=[], description="Ids or addresses; all or none is decided.")
@@ -28,11 +28,11 @@ class ResumeBody(Body):
     reason: Reason | None = None
 
 
-class DropBody(ResumeBody):
+class DropBody(GoOnBody):
     """They are not wanted any more."""
 
 
-class CloseBody(ResumeBody):
+class CloseBody(GoOnBody):
     """They already ran and ended on their targets."""
 
     outcome: Literal["deployed", "failed", "rolled_back", "rollback_failed"] = Field(

@@ -90,7 +90,7 @@ class Restore(Shape):
     lost_next: str | None = None
 
 
-class Decided(Shape):
+class RestoreDecided(Shape):
     """What was decided of which deploys, and of how many nothing yet."""
 
     decision: str

@@ -51,7 +51,7 @@ class Question(Shape):
     reason: str | None = None
 
 
-class Approval(Shape):
+class ApprovalOfDeploy(Shape):
     """How far the approval of a deploy came: resolving, asked, given, bypassed or passed."""
 
     stage: str
@@ -105,7 +105,7 @@ class Deploy(Shape):
     promoted_from: str | None = None
     cancel: Cancellation | None = None
     question: Question | None = None
-    approval: Approval | None = None
+    approval: ApprovalOfDeploy | None = None
     error: Failure | None = None
     superseded_by: str | None = None
     schedule: Instant | None = None

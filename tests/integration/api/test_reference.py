@@ -39,6 +39,11 @@ def test_the_document_is_openapi_3_1(app: FastAPI) -> None:
     assert app.openapi() is app.openapi()
 
 
+def test_no_object_is_named_after_a_module(app: FastAPI) -> None:
+    """As it is where two of them have one name: a client made of the document would show it."""
+    assert [name for name in app.openapi()["components"]["schemas"] if "__" in name] == []
+
+
 def test_every_route_is_in_the_document(app: FastAPI, operations: dict[str, object]) -> None:
     served = {
         f"{method} {route.path_format}"
