@@ -45,8 +45,8 @@ _SMALLEST: Final = 20
 _LARGEST: Final = 500
 _BETWEEN: Final = 0.05
 _PULSE: Final = 1.0
-_REST: Final = 0.25
-"""Of the time a batch took: deploys get the database in between."""
+# Of the time a batch took, again by what it held: deploys get the database in between.
+_REST: Final = {"sqlite": 0.25, "postgresql": 0.1}
 
 
 def prune(
@@ -185,6 +185,7 @@ class Pruner:
         self._tally = Tally(policy, is_dry)
         self._size = _SMALLEST
         self._goal = min(_GOAL.values())
+        self._rest = max(_REST.values())
         self._pulse_at = 0.0
         # Of those that would go in a dry run: whatever they refer to is not held by them.
         self._going: set[str] = set()
@@ -198,7 +199,7 @@ class Pruner:
             Unavailable: The process is to end; the next prune goes on.
         """
         with self._desk.store.read() as tx:
-            self._goal = _GOAL[tx.dialect]
+            self._goal, self._rest = _GOAL[tx.dialect], _REST[tx.dialect]
             before = tx.now() - self._policy.max_age
             live = retention.count_live(tx)
         keeping = survey(
@@ -304,7 +305,7 @@ class Pruner:
                     self._tally.keep(row, Kept.REFERRED)
             fitting = int(self._size * min(2.0, self._goal / took))
             self._size = max(_SMALLEST, min(_LARGEST, fitting))
-            time.sleep(took * _REST)
+            time.sleep(took * self._rest)
 
     def _batch(self, batch: Sequence[Old], before: datetime) -> Gone:
         """The engine's copies go first: what is left of a killed batch is found again."""
