@@ -115,18 +115,23 @@ def _multiply(tx: Transaction, name: str, key: str, count: int) -> None:
     table = getattr(tx.tables, name)
     rows = [dict(row) for row in tx.connection.execute(sa.select(table)).mappings()]
     copies = [
-        row | {key: f"{row[key][:-4]}{number:04}", **_own(row, number)}
+        row | {key: _further(row[key], number), **_own(row, number)}
         for number in range(1, count)
         for row in rows
     ]
     tx.connection.execute(table.insert(), copies)
 
 
+def _further(name: str, number: int) -> str:
+    """An id that is not the one it was made of, whatever that ends with: it has no x."""
+    return f"{name[:-5]}x{number:04}"
+
+
 def _own(row: dict[str, Any], number: int) -> dict[str, Any]:
     """What no two rows may share."""
     own: dict[str, Any] = {"application": f"a{number}", "number": number + 1, "place": number}
     if "lock_file" in row:
-        own["id"] = f"{row['id'][:-4]}{number:04}"
+        own["id"] = _further(row["id"], number)
     return {name: value for name, value in own.items() if name in row}
 
 
