@@ -129,5 +129,5 @@ def _copy(table: sa.Table, key: str, changed: Mapping[str, str], series: str) ->
     values = ", ".join(changed.get(name, f't."{name}"') for name in columns)
     names = ", ".join(f'"{name}"' for name in columns)
     whose = f"WHERE {key} = %(of)s" if key else "LIMIT 1"
-    source = f"(SELECT * FROM {table.fullname} {whose}) t"  # noqa: S608 - ours
-    return f"INSERT INTO {table.fullname} ({names}) SELECT {values} FROM {source}, {series}"  # noqa: S608 - ours
+    source = f"(SELECT * FROM {table.fullname} {whose}) t"  # noqa: S608 - names of ours
+    return f"INSERT INTO {table.fullname} ({names}) SELECT {values} FROM {source}, {series}"  # noqa: S608 - names of ours

@@ -73,7 +73,7 @@ def _sqlite(name: Naming) -> Iterator[str]:
             )
         # What makes room for itself (INSERT OR REPLACE) fires no trigger of a deletion.
         is_key = " OR ".join(f"{key} = NEW.{key}" for key in keys)
-        is_there = f"EXISTS (SELECT 1 FROM {name.table(table)} WHERE {is_key})"  # noqa: S608 - ours
+        is_there = f"EXISTS (SELECT 1 FROM {name.table(table)} WHERE {is_key})"  # noqa: S608 - names of ours
         yield (
             f"CREATE TRIGGER manent_{table}_no_replace BEFORE INSERT ON {name.table(table)} "
             f"WHEN {is_there} BEGIN SELECT RAISE(ABORT, '{_refusal(table)}'); END"

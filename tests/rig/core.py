@@ -285,8 +285,8 @@ def _clearing(tables: Tables, dialect: str) -> list[str]:
     d = tables.deploys
     links = ("rerun_of", "rollback_to", "promoted_from", "replaces", "superseded_by")
     unlinking = ", ".join(f"{name} = NULL" for name in links)
-    statements = [f"UPDATE {d.fullname} SET {unlinking}"]  # noqa: S608 - ours
-    statements += [f"DELETE FROM {t.fullname}" for t in reversed(tables.metadata.sorted_tables)]  # noqa: S608 - ours
+    statements = [f"UPDATE {d.fullname} SET {unlinking}"]  # noqa: S608 - names of ours
+    statements += [f"DELETE FROM {t.fullname}" for t in reversed(tables.metadata.sorted_tables)]  # noqa: S608 - names of ours
     return statements if dialect == "sqlite" else ["; ".join(statements)]
 
 

@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
     # Head and body are two writes; a client that keeps its connection would wait for the second.
     disable_nagle_algorithm = True
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""
 
     def do_GET(self) -> None:

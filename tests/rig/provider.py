@@ -80,7 +80,7 @@ class Provider(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Provider
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""
 
     def do_GET(self) -> None:

@@ -28,6 +28,15 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Core]:
     ground.close()
 
 
+@pytest.fixture(scope="module")
+def client(core: Core) -> Iterator[TestClient]:
+    """The API as whoever has a token or signs in finds it."""
+    made = TestClient(create_app(core.desk))
+    with start_blocking_portal() as portal:
+        made.portal = portal
+        yield made
+
+
 class Door:
     """The API, at which anybody may stand."""
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from manent_cli.pace import Pace
@@ -58,14 +57,6 @@ def configured(core: Core, idp: providers.Provider) -> Access:
     core.configure(access=access)
     idp.said, idp.job, idp.polls, idp.refuses = {}, JOB, 1, None
     return access
-
-
-@pytest.fixture(scope="module")
-def client(core: Core) -> Iterator[TestClient]:
-    made = TestClient(create_app(core.desk))
-    with start_blocking_portal() as portal:
-        made.portal = portal
-        yield made
 
 
 def sign_in(client: TestClient, assertion: str, **more: Any) -> Any:

@@ -1,13 +1,11 @@
 """Tokens: made, used, denied, shown once, ended."""
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import requests
-from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from manent_server.api.app import create_app
@@ -19,14 +17,6 @@ from manent_server.usecases.authenticate import USED_EVERY
 from tests.integration.access.signing import admin, bearer, told
 from tests.rig.core import Core, long_ago
 from tests.rig.rules import AtMost
-
-
-@pytest.fixture(scope="module")
-def client(core: Core) -> Iterator[TestClient]:
-    made = TestClient(create_app(core.desk))
-    with start_blocking_portal() as portal:
-        made.portal = portal
-        yield made
 
 
 def test_a_token_has_no_right_that_its_groups_are_denied(core: Core, client: TestClient):
@@ -54,7 +44,7 @@ def test_a_token_ends_with_its_time(core: Core, client: TestClient):
 
 
 def test_a_token_is_made_used_replaced_and_revoked(core: Core, client: TestClient):
-    client.app.state.refusals = refuse.Refusals(core.store)  # type: ignore[attr-defined]
+    client.app.state.refusals = refuse.Refusals(core.store)
     old = admin(core, client, role="deployer", applications=["shop"], groups=["sre"])
     new = admin(core, client, role="deployer", applications=["shop"])
     assert old["token"].startswith("mnt_s_")

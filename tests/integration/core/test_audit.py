@@ -114,7 +114,7 @@ def test_no_record_makes_room_for_itself(sqlite_core: Core, table: str):
     do(core, 2)
     chain.chain(core.desk)
     before = core.rows(table)
-    insert = f"INSERT OR REPLACE INTO manent_{table} SELECT * FROM manent_{table}"  # noqa: S608 - ours
+    insert = f"INSERT OR REPLACE INTO manent_{table} SELECT * FROM manent_{table}"  # noqa: S608 - names of ours
     with (
         pytest.raises(sa.exc.IntegrityError, match="never changed or removed"),
         core.store.write() as tx,

@@ -274,11 +274,11 @@ def test_tables_of_a_newer_release(core: Core) -> None:
     assert migrate.newer(core.engines) is None
     with core.engines.lone.connect() as connection:
         say = connection.exec_driver_sql
-        known = say(f"SELECT version_num FROM {name}").scalar_one()  # noqa: S608 - ours
+        known = say(f"SELECT version_num FROM {name}").scalar_one()  # noqa: S608 - names of ours
         connection.rollback()
 
         def put(revision: str) -> None:
-            say(f"UPDATE {name} SET version_num = '{revision}'")  # noqa: S608 - ours
+            say(f"UPDATE {name} SET version_num = '{revision}'")  # noqa: S608 - names of ours
             connection.commit()
 
         put("9999")

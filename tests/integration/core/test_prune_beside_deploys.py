@@ -86,7 +86,7 @@ def multiply(core: Core, template: str) -> None:
             series = f"generate_series(1, {DEPLOYS}) n"
             series += f", generate_series(1, {LINES}) m" if name == "logs" else ""
             text = f"""INSERT INTO {table.fullname} ({names}) SELECT {values}
-                FROM (SELECT * FROM {table.fullname} WHERE {key} = '{template}') t, {series}"""  # noqa: S608 - ours
+                FROM (SELECT * FROM {table.fullname} WHERE {key} = '{template}') t, {series}"""  # noqa: S608 - names of ours
             tx.connection.exec_driver_sql(text.replace("%", "%%"))
             # As the database does by itself a minute later.
             tx.connection.exec_driver_sql(f"ANALYZE {table.fullname}")

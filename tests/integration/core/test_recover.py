@@ -252,7 +252,7 @@ def test_a_row_somebody_holds_is_the_next_rounds(postgres_core: Core):
     lose(core)
     with core.store.write() as holder:
         holder.connection.exec_driver_sql(
-            f"SELECT 1 FROM manent.deploys WHERE id = '{second}' FOR UPDATE"  # noqa: S608 - ours
+            f"SELECT 1 FROM manent.deploys WHERE id = '{second}' FOR UPDATE"  # noqa: S608 - names of ours
         )
         answer = ask(core)
     found = {row["id"]: row for row in answer["workflows"]}
